@@ -1,0 +1,34 @@
+# Each target sets up what it needs and can be run again at any time, by any user who can read this folder:
+# lint and tests keep no cache here, as one user's cache stops another's mypy.
+.NOTPARALLEL:
+.PHONY: help setup packages environment kernel demo test lint bench clean
+
+PYTHON = $(shell /usr/bin/python3 lab/cache.py)
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+
+setup: packages environment kernel  ## packages, Python environment, lab kernel: what is missing of them
+
+packages environment:
+	@./provision.sh $@
+
+kernel: packages environment  ## build the lab kernel (once, about ten minutes of one core)
+	@./provision.sh kernel
+
+demo: setup  ## set up, run the incast experiments, write a report
+	./run_experiment demo
+
+test: setup lint  ## set up, lint, run every test
+	$(PYTHON) -m pytest -p no:cacheprovider
+
+lint: packages environment  ## ruff and mypy
+	$(PYTHON) -m ruff check --no-cache
+	$(PYTHON) -m mypy --cache-dir=/dev/null
+
+bench: setup  ## measure what the project promises: rates, times, packets per second
+	./run_experiment bench
+
+clean:  ## remove the tools' caches from this folder (not the results)
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name results -prune -o -name __pycache__ -type d -exec rm -r {} +

@@ -1,0 +1,74 @@
+"""What the arithmetic says: the round without loss, the round with one timeout, and how fast a burst fills a
+buffer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from topologies.units import BadRequest
+
+ETHERNET_HEADER_BYTES = 14  # what Linux queues count of a frame: no FCS, preamble or gap
+IP_TCP_HEADER_BYTES = 20 + 20
+TCP_TIMESTAMPS_BYTES = 12  # the option of RFC 7323 with its padding, on every segment
+_HOPS = {"star": (2, 1)}  # topology -> links and switches between a sender and the receiver
+
+
+@dataclass(frozen=True)
+class Path:
+    """The way from a sender to the receiver: rate in bits/s, one-way delay in ns without queueing, IP MTU in
+    bytes."""
+
+    rate_bps: int
+    delay_ns: int
+    mtu_bytes: int
+
+    @property
+    def segment_bytes(self) -> int:
+        """TCP payload of a full packet."""
+        return self.mtu_bytes - IP_TCP_HEADER_BYTES - TCP_TIMESTAMPS_BYTES
+
+    @property
+    def frame_bytes(self) -> int:
+        """A full packet on the wire, as Linux queues count it."""
+        return self.mtu_bytes + ETHERNET_HEADER_BYTES
+
+    def wire_bytes(self, payload_bytes: int) -> int:
+        """Payload and the headers of the packets that carry it."""
+        packets = math.ceil(payload_bytes / self.segment_bytes)
+        return payload_bytes + packets * (self.frame_bytes - self.segment_bytes)
+
+
+def one_way_delay_ns(topology: str, link_ns: int, switch_ns: int) -> int:
+    """Propagation and switching time from a sender to the receiver; raises BadRequest for a topology without
+    a model."""
+    if topology not in _HOPS:
+        raise BadRequest(f"topology: {topology!r} has no cost model; allowed: {', '.join(_HOPS)}")
+    links, switches = _HOPS[topology]
+    return links * link_ns + switches * switch_ns
+
+
+def ideal_round_seconds(path: Path, senders: int, sender_bytes: int) -> float:
+    """A round of `senders` blocks of `sender_bytes` without loss: every wire bit once through the receiver's
+    link, one one-way delay, and the first frame's time on its sender's own link (store and forward)."""
+    bits = 8 * (
+        senders * path.wire_bytes(sender_bytes) + min(path.frame_bytes, path.wire_bytes(sender_bytes))
+    )
+    return bits / path.rate_bps + path.delay_ns / 1e9
+
+
+def goodput_one_timeout_bps(block_bytes: int, rate_bps: float, rto_ns: int) -> float:
+    """Goodput of rounds that each meet one timeout: B / (B/C + RTO) (Phanishayee et al., FAST 2008, section
+    5)."""
+    bits = 8 * block_bytes
+    return bits / (bits / rate_bps + rto_ns / 1e9)
+
+
+def buffer_fill_seconds(buffer_bytes: int, senders: int, rate_bps: float) -> float:
+    """How long a burst takes to fill the buffer: N senders bring N C, one link takes C away, so buffer / ((N
+    - 1) C).
+
+    Two senders give buffer / C: 600 KB at 400 Gb/s fill in 12 us, the lecture's figure. Infinite for a single
+    sender.
+    """
+    return 8 * buffer_bytes / ((senders - 1) * rate_bps) if senders > 1 else math.inf

@@ -1,0 +1,56 @@
+"""Pieces of HTML: escaped text, tables, lists of definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any, Union
+
+from analysis.text import NOTHING
+
+
+class Html(str):
+    """Text that is markup already; every other text is escaped on its way into the page."""
+
+
+Cell = Union[str, Html]
+
+
+def escaped(value: Cell) -> str:
+    """The text as markup, unless it is that already."""
+    return value if isinstance(value, Html) else escape(value)
+
+
+def table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    numbers: Iterable[int] = (),
+    whole: Iterable[int] = (0,),
+) -> Html:
+    """An HTML table; the columns `numbers` are set to the right, those of `whole` never wrap."""
+    classes = {**dict.fromkeys(whole, ' class="whole"'), **dict.fromkeys(numbers, ' class="number"')}
+    head = "".join(f"<th{classes.get(place, '')}>{escape(name)}</th>" for place, name in enumerate(heads))
+    body = "\n".join(f"<tr>{_row(row, classes)}</tr>" for row in rows)
+    return Html(
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+    )
+
+
+def _row(row: Sequence[Cell], classes: Mapping[int, str]) -> str:
+    return "".join(f"<td{classes.get(place, '')}>{escaped(value)}</td>" for place, value in enumerate(row))
+
+
+def definitions(mapping: Mapping[str, Any]) -> Html:
+    """Keys and values as a list of definitions, values as YAML would show them."""
+    entries = "".join(
+        f"<div><dt>{escape(key)}</dt><dd>{escape(_words(value))}</dd></div>" for key, value in mapping.items()
+    )
+    return Html(f"<dl>{entries}</dl>")
+
+
+def _words(value: Any) -> str:
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return str(value).lower()
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

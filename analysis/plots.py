@@ -1,0 +1,255 @@
+"""The figures of a run that compare: the hot port's queue, goodput per round, goodput against the number of
+senders.
+
+A figure's title states what was found; one whose inputs are missing is skipped, and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullFormatter
+
+from analysis import text
+from analysis.plots_flows import sequence, timeline
+from analysis.queues import IDLE_GAP_NS, QueueSeries
+from analysis.run import Run
+from analysis.style import IDEAL, SMALL, Drawn, Skipped, drawn, label, legend, look, new_figure
+from analysis.summary import fill_s
+from analysis.verdicts import goodput_bps
+
+_BURST_ENDS_NS = 10 * IDLE_GAP_NS
+_LOG_FROM = 8  # values that span more than this factor need a logarithmic axis
+_QUEUE_CAPTION = (
+    "Bytes held by the switch port towards the receiver, sampled about every microsecond, in the first "
+    "burst of the first round. Ticks above the dashed buffer line are the moments at which packets were "
+    "dropped; a dotted line is an ECN threshold."
+)
+_ROUNDS_CAPTION = (
+    "Payload bits over the round's own time, from the barrier's release to the last byte. Dashed: the "
+    "same round without loss."
+)
+_SENDERS_CAPTION = (
+    "Goodput over all rounds of each run. Dashed: the same blocks without loss, every bit once through "
+    "the receiver's link."
+)
+
+
+def draw_all(run: Run) -> list[Drawn]:
+    """Draw every figure of `run` into its figures/ folder."""
+    drawings = {
+        "queue": queue,
+        "goodput_rounds": goodput_rounds,
+        "sequence": sequence,
+        "goodput_senders": goodput_senders,
+        "timeline": timeline,
+    }
+    return [drawn(name, run.path / "figures", partial(draw, run)) for name, draw in drawings.items()]
+
+
+def peers(run: Run) -> list[tuple[str, Run]]:
+    """The run and those of its cases that have as many senders, each with a name for the legend: the scheme,
+    or the label where two share one."""
+    alike = [run, *(case for case in run.cases.values() if case.parameters.senders == run.parameters.senders)]
+    schemes = [each.parameters.scheme for each in alike]
+    return [
+        (scheme if schemes.count(scheme) == 1 else f"{scheme} ({each.parameters.label})", each)
+        for scheme, each in zip(schemes, alike)
+    ]
+
+
+def queue(run: Run) -> tuple[Figure, str, str]:
+    """The hot port's queue during the first burst of the first round, of the run and its peers."""
+    bursts = [
+        (name, each, burst)
+        for name, each in peers(run)
+        for burst in [_first_burst(each)]
+        if burst is not None
+    ]
+    if not bursts or bursts[0][1] is not run:
+        raise Skipped("no queue samples of the hot port in the first round")
+    title = _queue_title(run, bursts[0][2])
+    figure, (axes,) = new_figure(title)
+    for name, each, burst in bursts:
+        _draw_queue(axes, name, each, burst)
+    _draw_thresholds(axes, [each for _, each, _ in bursts])
+    axes.set_xlim(0, max(_micros(burst.time_ns[-1:], each)[0] for _, each, burst in bursts) * 1.03)
+    axes.set_ylim(0, run.parameters.buffer_bytes / 1e3 * 1.22)
+    label(axes, "time since the round began (µs)", "queue at the hot port (KB)")
+    legend(axes, loc="lower center", ncols=2)
+    return figure, title, _QUEUE_CAPTION
+
+
+def _first_burst(run: Run) -> QueueSeries | None:
+    """The queue samples from the first round's start until the port stays silent."""
+    series = run.queue(run.hot_port)
+    if series is None or not run.rounds:
+        return None
+    during = series.between(run.rounds[0].start_ns, run.rounds[0].end_ns)
+    silent = np.flatnonzero(np.diff(during.time_ns) > _BURST_ENDS_NS)
+    burst = (
+        during.between(run.rounds[0].start_ns, int(during.time_ns[silent[0]]) + 1) if len(silent) else during
+    )
+    return burst if len(burst) else None
+
+
+def _queue_title(run: Run, burst: QueueSeries) -> str:
+    lost = int(burst.drops[-1] - burst.drops[0])
+    buffer, filled = text.size(run.parameters.buffer_bytes), fill_s(run)
+    if filled is None:
+        return f"The burst never fills the {buffer} buffer; {text.counted(lost, 'packet')} lost"
+    drops = f"the port drops {text.counted(lost, 'packet')}"
+    return f"The {buffer} buffer is full {text.seconds(filled)} after the burst begins; {drops}"
+
+
+def _micros(times_ns: np.ndarray, run: Run) -> np.ndarray:
+    return (times_ns - run.rounds[0].start_ns) / 1e3
+
+
+def _draw_queue(axes: Axes, name: str, run: Run, burst: QueueSeries) -> None:
+    """The depth as steps that fall to zero where the port was silent, and a tick above the buffer line for
+    every sample with drops."""
+    silent = np.flatnonzero(np.diff(burst.time_ns) > IDLE_GAP_NS)
+    times = np.insert(burst.time_ns, silent + 1, burst.time_ns[silent] + IDLE_GAP_NS)
+    depth = np.insert(burst.queue_bytes, silent + 1, 0)
+    axes.step(
+        _micros(times, run),
+        depth / 1e3,
+        where="post",
+        color=look(run.parameters.scheme).colour,
+        linewidth=1.3,
+        label=name,
+    )
+    dropping = burst.time_ns[1:][np.diff(burst.drops) > 0]
+    line = run.parameters.buffer_bytes / 1e3
+    axes.vlines(
+        _micros(dropping, run),
+        line * 1.02,
+        line * 1.07,
+        color=look(run.parameters.scheme).colour,
+        linewidth=1,
+    )
+
+
+def _draw_thresholds(axes: Axes, runs: Sequence[Run]) -> None:
+    """The buffer, and the marking thresholds of the runs that mark."""
+    buffer_bytes = runs[0].parameters.buffer_bytes
+    axes.axhline(buffer_bytes / 1e3, color=IDEAL, linestyle="--", linewidth=1)
+    _note(axes, buffer_bytes * 1.08, f"buffer {text.size(buffer_bytes)} (ticks: drops)")
+    for each in (run.parameters for run in runs):
+        for threshold in sorted({value for value in (each.kmin_bytes, each.kmax_bytes) if value is not None}):
+            axes.axhline(threshold / 1e3, color=look(each.scheme).colour, linestyle=":", linewidth=1.2)
+            _note(axes, threshold, f"ECN {text.size(threshold)}")
+
+
+def _note(axes: Axes, above_bytes: float, words: str) -> None:
+    """A small text at the right edge, just above a depth."""
+    place = axes.get_yaxis_transform()
+    axes.text(0.995, above_bytes / 1e3, words, transform=place, ha="right", va="bottom", fontsize=SMALL)
+
+
+def goodput_rounds(run: Run) -> tuple[Figure, str, str]:
+    """Goodput of every round, of the run and its peers."""
+    shown = [(name, each) for name, each in peers(run) if each.rounds]
+    if not run.rounds:
+        raise Skipped("no finished round")
+    title = "; ".join(f"{name}: {text.rate(goodput_bps(each.rounds))}" for name, each in shown)
+    title = (
+        f"Goodput of {run.parameters.senders} senders at {text.rate(run.parameters.path.rate_bps)}: {title}"
+    )
+    figure, (axes,) = new_figure(title)
+    for name, each in shown:
+        style = look(each.parameters.scheme)
+        values = [one.goodput_bps / 1e9 for one in each.rounds]
+        axes.plot(
+            range(1, len(values) + 1),
+            values,
+            color=style.colour,
+            marker=style.marker,
+            linewidth=1.3,
+            label=name,
+        )
+    ideal = run.rounds[0].payload_bytes * 8e-9 / run.parameters.ideal_seconds
+    axes.axhline(ideal, color=IDEAL, linestyle="--", linewidth=1, label="without loss")
+    _vertical_scale(axes, [one.goodput_bps / 1e9 for _, each in shown for one in each.rounds] + [ideal])
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    label(axes, "round", "goodput (Gb/s)")
+    legend(axes, loc="best")
+    return figure, title, _ROUNDS_CAPTION
+
+
+def _vertical_scale(axes: Axes, values: Sequence[float]) -> None:
+    """A logarithmic axis when the values span more than a factor of _LOG_FROM, else one that begins at
+    zero."""
+    if max(values) > _LOG_FROM * min(values):
+        axes.set_yscale("log")
+        axes.set_ylim(min(values) / 1.8, max(values) * 1.8)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(0, max(values) * 1.12)
+
+
+def goodput_senders(run: Run) -> tuple[Figure, str, str]:
+    """Goodput against the number of senders for each scheme that was run with at least two."""
+    curves = _curves(run)
+    if not curves:
+        raise Skipped("no sweep over senders in cases/")
+    title = _sweep_title(run, curves)
+    figure, (axes,) = new_figure(title)
+    for scheme, points in curves.items():
+        style = look(scheme)
+        axes.plot(
+            list(points),
+            [value / 1e9 for value, _ in points.values()],
+            color=style.colour,
+            marker=style.marker,
+            linewidth=1.4,
+            label=scheme,
+        )
+    ideal = {senders: best for points in curves.values() for senders, (_, best) in points.items()}
+    axes.plot(
+        sorted(ideal),
+        [ideal[senders] / 1e9 for senders in sorted(ideal)],
+        color=IDEAL,
+        linestyle="--",
+        linewidth=1,
+        label="without loss",
+    )
+    _vertical_scale(
+        axes, [value / 1e9 for points in curves.values() for pair in points.values() for value in pair]
+    )
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sorted(ideal), [str(senders) for senders in sorted(ideal)])
+    axes.minorticks_off()
+    label(axes, "senders", "goodput (Gb/s)")
+    legend(axes, loc="best")
+    return figure, title, _SENDERS_CAPTION
+
+
+Curve = dict[int, tuple[float, float]]
+
+
+def _curves(run: Run) -> dict[str, Curve]:
+    """scheme -> senders -> (goodput, goodput without loss) in bits/s, for the schemes with at least two
+    numbers of senders."""
+    curves: dict[str, Curve] = {}
+    for each in (run, *run.cases.values()):
+        value, spec = goodput_bps(each.rounds), each.parameters
+        if value is not None:
+            best = spec.senders * spec.sender_bytes * 8 / spec.ideal_seconds
+            curves.setdefault(spec.scheme, {})[spec.senders] = (value, best)
+    return {scheme: dict(sorted(points.items())) for scheme, points in curves.items() if len(points) > 1}
+
+
+def _sweep_title(run: Run, curves: dict[str, Curve]) -> str:
+    """Where the run's own scheme (or the first) first loses half of its goodput."""
+    scheme = run.parameters.scheme if run.parameters.scheme in curves else next(iter(curves))
+    halved = [senders for senders, (value, best) in curves[scheme].items() if value < best / 2]
+    if not halved:
+        return f"{scheme}: more than half of the goodput is kept at every number of senders"
+    return f"{scheme}: from {halved[0]} senders on, more than half of the goodput is lost"

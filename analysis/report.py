@@ -1,0 +1,291 @@
+"""One self-contained HTML page for a run: images inside, no script, no network; readable on a phone, in
+print, light and dark."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from analysis import text
+from analysis.cost_model import buffer_fill_seconds, goodput_one_timeout_bps
+from analysis.markup import Cell, Html, definitions, escaped, table
+from analysis.plots import draw_all
+from analysis.run import Run
+from analysis.stalls import MEANINGS, Stall
+from analysis.style import Drawn
+from analysis.summary import (
+    comparison,
+    counter_matches,
+    fill_s,
+    kernel_timeouts,
+    retransmits,
+)
+from analysis.verdicts import (
+    COLLAPSE,
+    NO_COLLAPSE,
+    Evidence,
+    Value,
+    Verdict,
+    all_drops,
+    goodput_bps,
+    incast_verdict,
+    median_seconds,
+)
+
+_SHOWN_STALLS = 12
+_NO_CURE = 1.05  # rounds within 5 % of each other are called equal
+_VERDICT_CLASSES = {COLLAPSE: "bad", NO_COLLAPSE: "good"}
+_EVIDENCE = ("evidence", "holds", "configured", "modelled", "measured", "holds if", "read from")
+_COMPARISON = (
+    *("case", "senders", "goodput", "round", "slowdown", "timeouts", "resent", "drops", "marks"),
+    *("scheme", "verdict", "cure"),
+)
+_HERE = Path(__file__).parent
+
+
+def write_report(run: Run) -> Path:
+    """Draw the figures, write report.html into the run directory and return its path."""
+    path = run.path / "report.html"
+    path.write_text(page(run, draw_all(run)), encoding="utf-8")
+    return path
+
+
+def page(run: Run, figures: Sequence[Drawn]) -> str:
+    """The whole page, with `figures` inside."""
+    verdict = incast_verdict(run)
+    fields: dict[str, Cell] = {
+        "title": f"{run.spec.get('experiment')}: {verdict.verdict}",
+        "css": Html((_HERE / "report.css").read_text(encoding="utf-8")),
+        "experiment": str(run.spec.get("experiment")),
+        "headline": headline(run),
+        "verdict": verdict.verdict,
+        "verdict_class": _VERDICT_CLASSES.get(verdict.verdict, "open"),
+        "cures": cures(run),
+        "tiles": _tiles(run),
+        "missing": _missing(run, verdict),
+        "evidence": _evidence(verdict),
+        "comparison": _comparison(run),
+        "figures": Html("\n".join(_figure(figure) for figure in figures if figure.path)),
+        "skipped": _skipped(figures),
+        "models": _models(run),
+        "stalls": _stalls(run.stalls),
+        "counters": _counters(run),
+        "drops": _drops(run),
+        "spec": definitions(run.spec),
+        "provenance": definitions(_flat(run.provenance)),
+        "command": shlex.join(run.provenance.get("command", [])),
+        "folder": shlex.quote(run.path.name),
+    }
+    template = Template((_HERE / "report.html").read_text(encoding="utf-8"))
+    return template.substitute({name: escaped(value) for name, value in fields.items()})
+
+
+def headline(run: Run) -> str:
+    """The finding in one sentence, with its numbers."""
+    spec, median = run.parameters, median_seconds(run.rounds)
+    rate, buffer = text.rate(spec.path.rate_bps), text.size(spec.buffer_bytes)
+    where = f"{spec.senders} senders to 1 at {rate} with a {buffer} buffer"
+    if median is None:
+        return f"{where}: no round was finished"
+    factor = text.digits(median / spec.ideal_seconds)
+    ideal = text.seconds(spec.ideal_seconds)
+    return f"{where}: rounds take {text.seconds(median)} where {ideal} would do, {factor} times as long"
+
+
+def cures(run: Run) -> str:
+    """What the cases with as many senders did to the round time, as one sentence; empty without any."""
+    rows = comparison(run)
+    told = [
+        f"{row['label']}: {text.seconds(row['median_round_seconds'])}, {_cure(rows[0], row)}"
+        for row in rows[1:]
+        if _cure(rows[0], row)
+    ]
+    return f"The same rounds with {'; '.join(told)}." if told else ""
+
+
+def _cure(base: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """How much shorter a case's rounds are than the run's own; empty when the two do not compare."""
+    mine, other = base["median_round_seconds"], row["median_round_seconds"]
+    if row is base or row["senders"] != base["senders"] or not mine or not other:
+        return ""
+    factor = max(mine, other) / min(mine, other)
+    if factor < _NO_CURE:
+        return "no cure"
+    return f"{text.times(factor)} {'faster' if other < mine else 'slower'}"
+
+
+def _tiles(run: Run) -> Html:
+    tiles = (
+        ("goodput", text.rate(goodput_bps(run.rounds))),
+        ("median round", text.seconds(median_seconds(run.rounds))),
+        ("round without loss", text.seconds(run.parameters.ideal_seconds)),
+        ("timeouts", text.count(kernel_timeouts(run))),
+        ("retransmissions", text.count(retransmits(run))),
+        ("drops", text.count(sum(all_drops(run).values()))),
+    )
+    return Html(
+        "\n".join(
+            f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+            for name, value in tiles
+        )
+    )
+
+
+def _missing(run: Run, verdict: Verdict) -> Html:
+    """What the run directory lacks, so that nobody takes silence for zero."""
+    reasons = [
+        reason.replace(f"{run.path}/", "") for reason in dict.fromkeys([*verdict.missing, *run.missing])
+    ]
+    shown = [*reasons[:6], *([f"and {len(reasons) - 6} more"] if len(reasons) > 6 else [])]
+    return Html(f'<p class="open">Missing: {escape("; ".join(shown))}.</p>' if shown else "")
+
+
+def _evidence(verdict: Verdict) -> Html:
+    return table(_EVIDENCE, (_evidence_row(piece) for piece in verdict.evidence), whole=(0, 1))
+
+
+def _evidence_row(piece: Evidence) -> list[Cell]:
+    words, colour = {True: ("✓ yes", "good"), False: ("✗ no", "bad"), None: ("missing", "open")}[piece.holds]
+    holds = Html(f'<span class="{colour}">{words}</span>')
+    values = (_quantity(value, piece.unit) for value in (piece.configured, piece.modelled, piece.measured))
+    return [piece.name, holds, *values, piece.tolerance, piece.source]
+
+
+def _quantity(value: Value, unit: str) -> str:
+    if value is None or isinstance(value, str):
+        return value or text.NOTHING
+    scaled = {"s": text.seconds, "b/s": text.rate}.get(unit)
+    return scaled(value) if scaled else f"{text.count(value)} {unit}"
+
+
+def _comparison(run: Run) -> Html:
+    """The run beside its cases; nothing when it has none."""
+    rows = comparison(run)
+    if len(rows) < 2:
+        return Html("")
+    body = (_comparison_row(rows[0], row) for row in rows)
+    return Html("<h2>Comparison</h2>\n" + table(_COMPARISON, body, numbers=range(1, 9), whole=(0, 9, 10, 11)))
+
+
+def _comparison_row(base: Mapping[str, Any], row: Mapping[str, Any]) -> list[Cell]:
+    counts = [text.count(row[key]) for key in ("timeouts", "retransmits", "drops", "ecn_marks")]
+    figures = [
+        text.rate(row["goodput_bps"]),
+        text.seconds(row["median_round_seconds"]),
+        text.times(row["slowdown"]),
+    ]
+    return [
+        row["label"],
+        str(row["senders"]),
+        *figures,
+        *counts,
+        row["scheme"],
+        row["verdict"],
+        _cure(base, row),
+    ]
+
+
+def _figure(figure: Drawn) -> str:
+    assert figure.path is not None
+    image = base64.b64encode(figure.path.read_bytes()).decode("ascii")
+    return (
+        f'<figure><img alt="{escape(figure.title)}" src="data:image/png;base64,{image}">'
+        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
+    )
+
+
+def _skipped(figures: Iterable[Drawn]) -> Html:
+    reasons = "; ".join(f"{figure.name} ({figure.reason})" for figure in figures if not figure.path)
+    return Html(f'<p class="soft">Not drawn: {escape(reasons)}.</p>' if reasons else "")
+
+
+def _models(run: Run) -> Html:
+    """What the arithmetic of cost_model says, beside what was measured."""
+    spec = run.parameters
+    block_bytes = spec.senders * spec.sender_bytes
+    without_loss_bps = block_bytes * 8 / spec.ideal_seconds
+    one_timeout_bps = goodput_one_timeout_bps(block_bytes, without_loss_bps, spec.rto_min_ns)
+    fill = buffer_fill_seconds(spec.buffer_bytes, spec.senders, spec.path.rate_bps)
+    two_fill = buffer_fill_seconds(spec.buffer_bytes, 2, spec.path.rate_bps)
+    lossless = "every wire bit once through the receiver's link, and one one-way delay"
+    filling = (
+        f"buffer / ((N - 1) C), all {spec.senders} senders at line rate ({text.seconds(two_fill)} with two)"
+    )
+    rows = [
+        ["round", lossless, text.seconds(spec.ideal_seconds), text.seconds(median_seconds(run.rounds))],
+        [
+            "goodput",
+            "one timeout per round: B / (B/C + RTOmin)",
+            text.rate(one_timeout_bps),
+            text.rate(goodput_bps(run.rounds)),
+        ],
+        ["buffer full after", filling, text.seconds(fill), text.seconds(fill_s(run))],
+    ]
+    return table(("quantity", "model", "modelled", "measured"), rows, numbers=(2, 3))
+
+
+def _stalls(stalls: Sequence[Stall]) -> Html:
+    """How many stalls of each cause, then the longest ones."""
+    if not stalls:
+        return Html("<p>No flow stalled, as far as the sender captures tell.</p>")
+    causes = {cause: [stall.seconds for stall in stalls if stall.cause == cause] for cause in MEANINGS}
+    totals = [
+        [cause, MEANINGS[cause], text.count(len(spans)), text.seconds(sum(spans))]
+        for cause, spans in causes.items()
+        if spans
+    ]
+    longest = sorted(stalls, key=lambda stall: (-stall.seconds, stall.start_s))[:_SHOWN_STALLS]
+    rows = [
+        [stall.flow, text.seconds(stall.start_s), text.seconds(stall.seconds), stall.cause]
+        for stall in longest
+    ]
+    return Html(
+        table(("cause", "meaning", "stalls", "flow seconds"), totals, numbers=(2, 3))
+        + f"<p>The longest {len(rows)} of {text.counted(len(stalls), 'stall')}:</p>"
+        + table(("flow", "began", "lasted", "cause"), rows, numbers=(1, 2))
+    )
+
+
+def _counters(run: Run) -> Html:
+    matches = counter_matches(run)
+    if not matches:
+        return Html("<p>Not compared: kernel counters or some sender captures are missing.</p>")
+    rows = [
+        [
+            each.counter,
+            each.meaning,
+            text.count(each.kernel),
+            text.count(each.captured),
+            "✓ yes" if each.agrees else "✗ no",
+        ]
+        for each in matches
+    ]
+    return table(("kernel counter", "meaning", "kernel", "captures", "agree"), rows, numbers=(2, 3))
+
+
+def _drops(run: Run) -> Html:
+    drops = all_drops(run)
+    rows = [
+        [port, text.count(count), "towards the receiver" if port == run.hot_port else ""]
+        for port, count in drops.items()
+    ]
+    return (
+        table(("port", "packets dropped", ""), rows, numbers=(1,))
+        if rows
+        else Html("<p>No port dropped a packet.</p>")
+    )
+
+
+def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one level, keys joined by dots."""
+    flat: dict[str, Any] = {}
+    for key, value in mapping.items():
+        flat.update(
+            _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        )
+    return flat

@@ -1,0 +1,229 @@
+"""A run directory, format 1, read lazily: each file when it is first asked for, and only once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from analysis.flows import Flow, flows_of
+from analysis.pcap import Packets, read_pcap
+from analysis.queues import QueueSeries, read_queues
+from analysis.retransmits import Recovery, Retransmission, retransmissions
+from analysis.spec import Parameters, parameters, read_spec
+from analysis.stalls import Round, Stall, stalls
+from analysis.text import natural
+from topologies.units import BadRequest
+
+FORMAT = 1
+_FLOW_KEYS = ("flow", "sender", "source", "destination")
+
+
+class Run:
+    """One run directory. Raises BadRequest, naming the file, when one that is asked for is missing, damaged
+    or of another format.
+
+    Captures and queue samples may be missing (an interrupted run, `capture` off): `missing` says which
+    evidence that takes away.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_dir():
+            raise BadRequest(f"{self.path}: not a folder; allowed: a run directory")
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """The spec as resolved: the flat mapping of spec.yaml."""
+        return read_spec(self.path / "spec.yaml")
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """The spec in base units."""
+        return parameters(self.spec)
+
+    @cached_property
+    def measured(self) -> dict[str, Any]:
+        """The raw facts of measured.json, format checked."""
+        measured = self._json("measured.json")
+        if measured.get("format") != FORMAT:
+            raise BadRequest(
+                f"{self.path / 'measured.json'}: format {measured.get('format')!r}; allowed: {FORMAT}"
+            )
+        return measured
+
+    @cached_property
+    def provenance(self) -> dict[str, Any]:
+        """Where the run came from: versions, seed, command, times."""
+        return self._json("provenance.json")
+
+    @cached_property
+    def rounds(self) -> tuple[Round, ...]:
+        """The rounds that were finished, in order."""
+        keys = ("start_ns", "end_ns", "bytes")
+        return tuple(Round(*(int(entry[key]) for key in keys)) for entry in self._entries("rounds", keys))
+
+    @cached_property
+    def hot_port(self) -> str | None:
+        """The switch port towards the receiver, or None when no port is marked as hot."""
+        return next((name for name, port in self.measured.get("ports", {}).items() if port.get("hot")), None)
+
+    @cached_property
+    def tcp_counters(self) -> dict[str, int] | None:
+        """The kernel's TCP counters over the rounds, summed over all hosts; None when the run has none."""
+        if "tcp" not in self.measured:
+            return None
+        total: dict[str, int] = {}
+        for counters in self.measured["tcp"].values():
+            for name, count in counters.items():
+                total[name] = total.get(name, 0) + count
+        return total
+
+    @cached_property
+    def recovery(self) -> Recovery:
+        """The loss recovery that the senders were configured with."""
+        return Recovery(self.parameters.rto_min_ns, self.parameters.tlp, self.parameters.rack)
+
+    @cached_property
+    def flows(self) -> tuple[Flow, ...]:
+        """The measured flows as their senders' captures show them; those whose capture is missing are left
+        out (see `missing`)."""
+        found = (self._sender_flow(entry) for entry in self._entries("flows", _FLOW_KEYS))
+        return tuple(flow for flow in found if flow is not None)
+
+    @cached_property
+    def retransmissions(self) -> dict[str, list[Retransmission]]:
+        """What each flow sent again during the rounds, by flow name."""
+        start_ns, end_ns = self.span_ns
+        return {
+            flow.name: [
+                event for event in retransmissions(flow, self.recovery) if start_ns <= event.time_ns <= end_ns
+            ]
+            for flow in self.flows
+        }
+
+    @cached_property
+    def stalls(self) -> list[Stall]:
+        """Every stall within the rounds, in order of time."""
+        return stalls(self.flows, self.rounds, self.recovery) if self.rounds else []
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """From the first round's start to the last one's end; raises BadRequest when no round was
+        finished."""
+        if not self.rounds:
+            raise BadRequest(f"{self.path / 'measured.json'}: no finished round; nothing to analyse")
+        return self.rounds[0].start_ns, self.rounds[-1].end_ns
+
+    @cached_property
+    def missing(self) -> tuple[str, ...]:
+        """The evidence files that are absent or unreadable, each with the reason."""
+        hot = [self._capture_trouble(self.hot_port)] if self.hot_port else ["measured.json names no hot port"]
+        unfinished = [] if self.measured.get("complete") else ["measured.json: the run was not completed"]
+        senders = [self._flow_trouble(entry) for entry in self._entries("flows", _FLOW_KEYS)]
+        failed = [f"cases/{name}: no measured.json" for name in self._case_names(finished=False)]
+        return tuple(
+            dict.fromkeys(
+                reason for reason in [*unfinished, *hot, *senders, self._queue_trouble(), *failed] if reason
+            )
+        )
+
+    @cached_property
+    def cases(self) -> dict[str, Run]:
+        """The further runs in cases/ that have results, by label, in natural order (`missing` names the
+        others)."""
+        return {name: Run(self.path / "cases" / name) for name in self._case_names(finished=True)}
+
+    def _case_names(self, finished: bool) -> list[str]:
+        folder = self.path / "cases"
+        found = [case for case in folder.iterdir() if case.is_dir()] if folder.is_dir() else []
+        found.sort(key=lambda case: natural(case.name))
+        return [case.name for case in found if (case / "measured.json").is_file() == finished]
+
+    def packets(self, point: str) -> Packets:
+        """The capture at `point`, such as "leaf1-eth1" or "h2-eth0"."""
+        if point not in self._packets:
+            self._packets[point] = read_pcap(self.path / "pcap" / f"{point}.pcap")
+        return self._packets[point]
+
+    def has_capture(self, point: str | None) -> bool:
+        """Whether there is a readable capture at `point`."""
+        return point is not None and not self._capture_trouble(point)
+
+    def queue(self, port: str | None) -> QueueSeries | None:
+        """The queue samples of a port; None when the run has none of it."""
+        return None if self._queue_trouble() or port is None else self._queues.get(port)
+
+    @cached_property
+    def _packets(self) -> dict[str, Packets]:
+        return {}
+
+    @cached_property
+    def _sender_flows(self) -> dict[str, Flow | None]:
+        return {}
+
+    @cached_property
+    def _queues(self) -> dict[str, QueueSeries]:
+        return read_queues(self.path / "telemetry" / "queue.parquet")
+
+    def _queue_trouble(self) -> str:
+        try:
+            return "" if self._queues else "telemetry/queue.parquet holds no samples"
+        except BadRequest as error:
+            return str(error)
+
+    def _capture_trouble(self, point: str) -> str:
+        try:
+            self.packets(point)
+        except BadRequest as error:
+            return str(error)
+        return ""
+
+    def _flow_trouble(self, entry: Mapping[str, Any]) -> str:
+        point = _sender_point(entry)
+        missing = f"{self.path / 'pcap' / point}.pcap: no data of flow {entry['flow']}"
+        return self._capture_trouble(point) or ("" if self._sender_flow(entry) else missing)
+
+    def _sender_flow(self, entry: Mapping[str, Any]) -> Flow | None:
+        """The flow of an entry of measured.json as its sender's capture shows it; None when it is not
+        there."""
+        if entry["flow"] not in self._sender_flows:
+            point = _sender_point(entry)
+            names = {(entry["source"], entry["destination"]): entry["flow"]}
+            there = flows_of(self.packets(point), names) if self.has_capture(point) else []
+            self._sender_flows[entry["flow"]] = next(
+                (flow for flow in there if flow.name == entry["flow"]), None
+            )
+        return self._sender_flows[entry["flow"]]
+
+    def _entries(self, key: str, needed: Sequence[str]) -> list[dict[str, Any]]:
+        """The list at `key` of measured.json, every entry of which must have the keys `needed`; an unfinished
+        run may lack it."""
+        entries = self.measured.get(key, None if self.measured.get("complete") else [])
+        if not isinstance(entries, list):
+            raise BadRequest(f"{self.path / 'measured.json'}: key {key!r} is missing or not a list")
+        for entry in entries:
+            if not isinstance(entry, dict) or not set(needed) <= set(entry):
+                raise BadRequest(
+                    f"{self.path / 'measured.json'}: an entry of {key!r} lacks one of {', '.join(needed)}"
+                )
+        return entries
+
+    def _json(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise BadRequest(f"{path}: cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise BadRequest(f"{path}: is not JSON: {error}") from error
+        if not isinstance(content, dict):
+            raise BadRequest(f"{path}: holds {type(content).__name__}; allowed: a mapping")
+        return content
+
+
+def _sender_point(entry: Mapping[str, Any]) -> str:
+    """The capture point of a flow's sender: its only interface."""
+    return f"{entry['sender']}-eth0"

@@ -1,0 +1,125 @@
+"""What a run was configured with, from its spec.yaml: quantities in base units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+from analysis.cost_model import Path as NetworkPath
+from analysis.cost_model import ideal_round_seconds, one_way_delay_ns
+from topologies.units import BadRequest, format_duration, parse_bytes, parse_duration_ns, parse_rate_bps
+
+LINUX_RTO_MIN_NS = 200_000_000  # TCP_RTO_MIN of include/net/tcp.h
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A run's configuration that the analysis needs.
+
+    port_delay_ns: switching and propagation, which a port applies before its queue; kmin_bytes, kmax_bytes:
+    None where nothing is marked.
+    """
+
+    label: str
+    queue: str
+    cc: str
+    senders: int
+    sender_bytes: int
+    buffer_bytes: int
+    rto_min_ns: int
+    tlp: bool
+    rack: bool
+    path: NetworkPath
+    port_delay_ns: int
+    kmin_bytes: int | None
+    kmax_bytes: int | None
+
+    @property
+    def ideal_seconds(self) -> float:
+        """A round without loss (cost_model.ideal_round_seconds)."""
+        return ideal_round_seconds(self.path, self.senders, self.sender_bytes)
+
+    @property
+    def scheme(self) -> str:
+        """What the senders and the port do about congestion, as figures call it: the queue, and RTOmin where
+        it is not Linux's."""
+        if self.rto_min_ns == LINUX_RTO_MIN_NS:
+            return self.queue
+        return f"{self.queue}, RTOmin {format_duration(self.rto_min_ns)}"
+
+
+def read_spec(path: Path) -> dict[str, Any]:
+    """The flat mapping in a spec.yaml; raises BadRequest naming the file when it is missing or no mapping."""
+    import yaml
+
+    try:
+        spec = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadRequest(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadRequest(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(spec, dict):
+        raise BadRequest(f"{path}: holds {type(spec).__name__}; allowed: a mapping of keys to values")
+    return spec
+
+
+def parameters(spec: Mapping[str, Any]) -> Parameters:
+    """The typed view of a spec; raises BadRequest naming the key that is missing or not understood."""
+    return Parameters(
+        label=str(_value(spec, "label")),
+        queue=str(_value(spec, "queue")),
+        cc=str(_value(spec, "cc")),
+        senders=_count(spec, "senders"),
+        sender_bytes=parse_bytes(_value(spec, "bytes"), "bytes"),
+        buffer_bytes=parse_bytes(_value(spec, "buffer"), "buffer"),
+        rto_min_ns=_duration_ns(spec, "rto_min"),
+        # Linux probes, and measures by RACK, on connections with SACK only.
+        tlp=_switch(spec, "tlp") and _switch(spec, "sack"),
+        rack=_switch(spec, "rack") and _switch(spec, "sack"),
+        path=_path(spec),
+        port_delay_ns=_duration_ns(spec, "delay") + _duration_ns(spec, "switch_delay"),
+        kmin_bytes=_optional(spec, "kmin", parse_bytes),
+        kmax_bytes=_optional(spec, "kmax", parse_bytes),
+    )
+
+
+def _path(spec: Mapping[str, Any]) -> NetworkPath:
+    return NetworkPath(
+        rate_bps=parse_rate_bps(_value(spec, "rate"), "rate"),
+        delay_ns=one_way_delay_ns(
+            str(_value(spec, "topology")), _duration_ns(spec, "delay"), _duration_ns(spec, "switch_delay")
+        ),
+        mtu_bytes=_count(spec, "mtu")
+        if isinstance(_value(spec, "mtu"), int)
+        else parse_bytes(spec["mtu"], "mtu"),
+    )
+
+
+def _value(spec: Mapping[str, Any], key: str) -> Any:
+    if spec.get(key) is None:
+        raise BadRequest(f"spec.yaml: key {key!r} is missing")
+    return spec[key]
+
+
+def _duration_ns(spec: Mapping[str, Any], key: str) -> int:
+    return parse_duration_ns(_value(spec, key), key)
+
+
+def _count(spec: Mapping[str, Any], key: str) -> int:
+    value = _value(spec, key)
+    if not isinstance(value, int) or value < 1:
+        raise BadRequest(f"{key}: {value!r} is not understood; allowed: a whole number of at least 1")
+    return value
+
+
+def _switch(spec: Mapping[str, Any], key: str) -> bool:
+    value = _value(spec, key)
+    if not isinstance(value, bool):
+        raise BadRequest(f"{key}: {value!r} is not understood; allowed: true, false")
+    return value
+
+
+def _optional(spec: Mapping[str, Any], key: str, parse: Callable[[object, str], int]) -> int | None:
+    return None if spec.get(key) in (None, "auto") else parse(spec[key], key)

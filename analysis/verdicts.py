@@ -1,0 +1,234 @@
+"""Whether a run shows incast collapse: the verdict, and each piece of evidence with its configured, modelled
+and measured value.
+
+Throughput can fall for many reasons. It is called incast collapse only when four things are found together,
+besides the fall itself: retransmission timeouts in the flows, drops at the one hot port and nowhere else, a
+link there that is idle for about RTOmin at a time, and a CPU that kept up. Evidence without its files makes
+the verdict "not proven", and says which file is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Union
+
+import numpy as np
+
+from analysis import text
+from analysis.queues import longest_idle_ns
+from analysis.retransmits import RTO
+from analysis.run import Run
+from analysis.stalls import Round
+
+COLLAPSE, NO_COLLAPSE, NOT_PROVEN = "incast collapse", "no collapse", "not proven"
+COLLAPSE_SHARE = 0.5  # at most half of the goodput that there would be without loss
+_SHORTEST_IDLE = 0.5  # of RTOmin: other flows' packets may break the silence of those that wait
+# The RTO adds a smoothed round trip to RTOmin (RFC 6298); the timer wheel fires up to an eighth late, and
+# rounds up to ticks, of which the lab kernel has 1000 a second (kernel/time/timer.c).
+_LONGEST_IDLE = 1.25
+_TICKS_S = 0.002
+
+Value = Union[float, int, str, None]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One piece: its values (None: there is none), their unit, the tolerance in words, the file it was read
+    from, and whether it holds.
+
+    holds is None when the evidence is missing; `source` then says what is missing.
+    """
+
+    name: str
+    configured: Value
+    modelled: Value
+    measured: Value
+    unit: str
+    tolerance: str
+    holds: bool | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A named question and its answer (COLLAPSE, NO_COLLAPSE or NOT_PROVEN), with the evidence."""
+
+    name: str
+    verdict: str
+    evidence: tuple[Evidence, ...]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What the evidence lacks, in words."""
+        return tuple(piece.source for piece in self.evidence if piece.holds is None)
+
+
+def incast_verdict(run: Run) -> Verdict:
+    """Whether `run` shows incast collapse, from its files alone."""
+    pieces = (_goodput(run), _timeouts(run), _drops(run), _idle_link(run), _processor(run))
+    return Verdict("incast", _answer(pieces), pieces)
+
+
+def _answer(pieces: Sequence[Evidence]) -> str:
+    """Goodput kept: no collapse. Goodput lost, and all the evidence holds: collapse. Anything else proves
+    neither."""
+    if pieces[0].holds is False:
+        return NO_COLLAPSE
+    return COLLAPSE if all(piece.holds for piece in pieces) else NOT_PROVEN
+
+
+def median_seconds(rounds: Sequence[Round]) -> float | None:
+    """The median length of the rounds; None without any."""
+    return median(each.seconds for each in rounds) if rounds else None
+
+
+def goodput_bps(rounds: Sequence[Round]) -> float | None:
+    """Payload bits of all rounds over the seconds of all rounds; None without any."""
+    seconds = sum(each.seconds for each in rounds)
+    return sum(each.payload_bytes for each in rounds) * 8 / seconds if seconds else None
+
+
+def _goodput(run: Run) -> Evidence:
+    spec, measured = run.parameters, goodput_bps(run.rounds)
+    without_loss = spec.senders * spec.sender_bytes * 8 / spec.ideal_seconds
+    return Evidence(
+        name="goodput",
+        configured=spec.path.rate_bps,
+        modelled=without_loss,
+        measured=measured,
+        unit="b/s",
+        tolerance=f"at most {COLLAPSE_SHARE:g} of the goodput without loss",
+        holds=None if measured is None else measured <= COLLAPSE_SHARE * without_loss,
+        source="rounds of measured.json" if run.rounds else "measured.json has no finished round",
+    )
+
+
+def _timeouts(run: Run) -> Evidence:
+    """RTOs seen in the sender captures; the kernel's own count where captures are missing."""
+    measured, source = timeouts(run)
+    return Evidence(
+        name="retransmission timeouts",
+        configured=None,
+        modelled=None,
+        measured=measured,
+        unit="timeouts",
+        tolerance="at least 1",
+        holds=None if measured is None else measured >= 1,
+        source=source,
+    )
+
+
+def timeouts(run: Run) -> tuple[int | None, str]:
+    """How often an RTO fired during the rounds, and the source of the figure; None when no file tells."""
+    if run.rounds and run.flows and len(run.flows) == run.parameters.senders:
+        return sum(
+            event.kind == RTO for events in run.retransmissions.values() for event in events
+        ), "sender captures"
+    if run.tcp_counters is not None:
+        return run.tcp_counters.get("TCPTimeouts", 0), "kernel counter TCPTimeouts"
+    return None, "no sender captures and no kernel counters"
+
+
+def port_drops(ports: Mapping[str, Any]) -> dict[str, int]:
+    """Packets dropped at each port that dropped any; a drop is counted again at every level above, so the
+    largest count is the port's."""
+    drops = {
+        name: max((qdisc.get("drops", 0) for qdisc in port.get("qdiscs", [])), default=0)
+        for name, port in ports.items()
+    }
+    return {name: count for name, count in sorted(drops.items()) if count}
+
+
+def all_drops(run: Run) -> dict[str, int]:
+    """Packets dropped at each switch port and NIC that dropped any."""
+    nics = {f"{host}-eth0": nic for host, nic in run.measured.get("nics", {}).items()}
+    return port_drops({**run.measured.get("ports", {}), **nics})
+
+
+def _drops(run: Run) -> Evidence:
+    known = "ports" in run.measured and run.hot_port is not None
+    drops = all_drops(run)
+    hot = drops.pop(run.hot_port or "", 0)
+    return Evidence(
+        name="drops at the hot port",
+        configured=f"buffer {run.spec['buffer']}",
+        modelled=None,
+        measured=hot if known else None,
+        unit="packets",
+        tolerance="at least 1, and none at any other port"
+        + "".join(f"; {port} dropped {count}" for port, count in drops.items()),
+        holds=hot >= 1 and not drops if known else None,
+        source=f"queue counters of {run.hot_port}" if known else "measured.json names no hot port",
+    )
+
+
+def _idle_link(run: Run) -> Evidence:
+    """The longest time within a round for which nothing left the hot port."""
+    gaps, source = idle_gaps_ns(run)
+    rto_min_s = run.parameters.rto_min_ns / 1e9
+    shortest_s = _SHORTEST_IDLE * rto_min_s
+    longest_s = _LONGEST_IDLE * rto_min_s * 2 ** _backoffs(run) + _TICKS_S
+    allowed = f"{text.seconds(shortest_s)} to {text.seconds(longest_s)}"
+    measured = max(gaps) / 1e9 if gaps else None
+    return Evidence(
+        name="idle link",
+        configured=rto_min_s,
+        modelled=rto_min_s + 2 * run.parameters.path.delay_ns / 1e9,
+        measured=measured,
+        unit="s",
+        tolerance=f"{allowed}: about RTOmin, ticks and backoff included",
+        holds=None if measured is None else shortest_s <= measured <= longest_s,
+        source=source,
+    )
+
+
+def idle_gaps_ns(run: Run) -> tuple[list[int], str]:
+    """For each round, the longest time in which no data left the hot port, and the source; no gaps when no
+    file tells."""
+    if not run.rounds:
+        return [], "measured.json has no finished round"
+    if run.has_capture(run.hot_port):
+        packets = run.packets(str(run.hot_port))
+        times = np.sort(packets.time_ns[packets.payload_bytes > 0])
+        return [_longest_gap_ns(times, each) for each in run.rounds], f"capture at {run.hot_port}"
+    series = run.queue(run.hot_port)
+    if series is not None:
+        return [
+            longest_idle_ns(series, each.start_ns, each.end_ns) for each in run.rounds
+        ], f"queue samples of {run.hot_port}"
+    return [], f"no capture and no queue samples of the hot port {run.hot_port}"
+
+
+def _longest_gap_ns(times: np.ndarray, within: Round) -> int:
+    first, last = np.searchsorted(times, [within.start_ns, within.end_ns])
+    return int(np.diff(np.concatenate([[within.start_ns], times[first:last], [within.end_ns]])).max())
+
+
+def _backoffs(run: Run) -> int:
+    """How often in a row a flow's timeout was doubled: the most RTOs that one segment needed, less one."""
+    counts: dict[tuple[str, int], int] = {}
+    for name, events in run.retransmissions.items() if run.rounds else ():
+        for event in events:
+            if event.kind == RTO:
+                counts[name, event.start] = counts.get((name, event.start), 0) + 1
+    return max(counts.values(), default=1) - 1
+
+
+def _processor(run: Run) -> Evidence:
+    """In virtual time computing takes no time, so the CPU kept up; on a real clock a run directory of format
+    1 cannot tell."""
+    clock = str(run.spec.get("clock"))
+    return Evidence(
+        name="CPU kept up",
+        configured=f"{clock} clock",
+        modelled=None,
+        measured=None,
+        unit="",
+        tolerance="always, in virtual time",
+        holds=True if clock == "virtual" else None,
+        source="clock of spec.yaml"
+        if clock == "virtual"
+        else "nothing in the run directory tells whether the CPU kept up with the real clock",
+    )

@@ -1,0 +1,1 @@
+"""The control plane: what marks, pauses, routes and measures."""

@@ -1,0 +1,1 @@
+"""Experiments: what is asked, run and concluded; and the command line in front of them."""

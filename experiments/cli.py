@@ -1,0 +1,285 @@
+"""The command line: reads the request, hands it to the module that does it, and turns errors into one line and an exit status.
+
+Exit status: 0 done; 1 the run failed; 2 a bad request. Messages go to stderr, results (a table, or one JSON document with --json) to stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from experiments import limits, rundir, screen
+from experiments.catalog import Experiment, Plan, catalog, find, plan
+from experiments.spec import Spec, parse
+from lab.boot import Stop
+from topologies.units import BadRequest
+
+_COMMANDS = ("list", "check", "run", "shell", "report", "kernel", "bench")
+_INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors are one line, exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadRequest(message)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command line; returns its exit status."""
+    words = list(argv)
+    if words and not words[0].startswith("-") and words[0] not in _COMMANDS:
+        words.insert(0, "run")
+    try:
+        arguments = _parser().parse_args(words or ["--help"])
+        return int(arguments.action(arguments) or 0)
+    except BadRequest as error:
+        screen.say(f"run_experiment: {error}")
+        return 2
+    except KeyboardInterrupt:
+        screen.say("run_experiment: interrupted")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (OSError, RuntimeError) as error:
+        screen.say(f"run_experiment: {error}")
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="run_experiment", description="fabriclab: AI-cluster networks, packet by packet, in virtual time.",
+                     epilog="`run_experiment NAME ...` is short for `run_experiment run NAME ...`.")  # fmt: skip
+    parser.add_argument("--version", action="version", version=f"fabriclab {rundir.version()}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    listing = commands.add_parser("list", help="every experiment, its question, the claim it tests; --keys: every spec key")
+    listing.add_argument("--keys", action="store_true", help="list the spec's keys instead")
+    listing.add_argument("--json", action="store_true")
+    listing.set_defaults(action=_list)
+    commands.add_parser("check", help="what this machine can run, everything missing, and the fix").set_defaults(action=_check)
+    _add_run(commands)
+    shell = commands.add_parser("shell", help="the Mininet prompt on a fabric")
+    shell.add_argument("--topology", default="star", help="the fabric (default: star)")
+    _add_spec_options(shell)
+    shell.set_defaults(action=_shell)
+    report = commands.add_parser("report", help="rebuild summary, figures and report of a run directory")
+    report.add_argument("folder", type=Path, metavar="DIR")
+    report.add_argument("--json", action="store_true", help="print the summary as JSON")
+    report.set_defaults(action=_report)
+    _add_kernel(commands)
+    bench = commands.add_parser("bench", help="the figures that this project promises, measured now")
+    bench.add_argument("names", nargs="*", metavar="NAME", help="only these benches")
+    bench.set_defaults(action=_bench)
+    return parser
+
+
+def _add_spec_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a spec key; may be given again (list --keys)")
+    parser.add_argument("--clock", choices=("virtual", "real"), default="virtual", help="the lab's clock (default: virtual)")
+    parser.add_argument("--seed", help="seed of all randomness")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="run directory (default: results/NAME-DATE-TIME)")
+
+
+def _add_run(commands: Any) -> None:
+    run = commands.add_parser("run", help="run an experiment by name, or a YAML file")
+    run.add_argument("experiment", metavar="NAME|FILE.yaml")
+    _add_spec_options(run)
+    run.add_argument("--only", action="store_true", help="the main run alone, without the cases it is compared with")
+    run.add_argument("--watchdog", type=float, default=900.0, metavar="SECONDS", help="wall-clock limit of each run (default: 900)")
+    run.add_argument("--json", action="store_true", help="print the summary as JSON")
+    run.set_defaults(action=_run)
+
+
+def _add_kernel(commands: Any) -> None:
+    kernel = commands.add_parser("kernel", help="the lab kernel")
+    steps = kernel.add_subparsers(metavar="build|info", required=True, parser_class=_Parser)
+    build = steps.add_parser("build", help="build it, or say that it is built")
+    build.add_argument("--source", type=Path, metavar="FILE|DIR", help="a kernel source archive or folder, instead of Debian's newest")
+    build.set_defaults(action=_kernel_build)
+    steps.add_parser("info", help="version, configuration, what is missing").set_defaults(action=_kernel_info)
+
+
+def given_keys(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Spec keys that the command line sets, as text."""
+    given: dict[str, Any] = {}
+    for item in arguments.set:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise BadRequest(f"--set: {item!r} is given; allowed: KEY=VALUE")
+        given[name] = value
+    if arguments.seed is not None:
+        given["seed"] = arguments.seed
+    return given
+
+
+def _requested(name: str) -> tuple[Experiment, dict[str, Any]]:
+    """The experiment that a name or a YAML file asks for, and the keys that the file sets."""
+    if not name.endswith((".yaml", ".yml")):
+        return find(name), {}
+    try:
+        document = yaml.safe_load(Path(name).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"{name}: cannot be read ({error})") from None
+    except yaml.YAMLError as error:
+        raise BadRequest(f"{name}: is no YAML ({' '.join(str(error).split())})") from None
+    if not isinstance(document, Mapping) or "experiment" not in document:
+        raise BadRequest(f"{name}: has no key 'experiment'; allowed: a mapping of spec keys and 'experiment'")
+    left_out = (*rundir.META_KEYS, "hosts")
+    return find(str(document["experiment"])), {key: value for key, value in document.items() if key not in left_out}
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    if arguments.keys:
+        rows = [{"key": item.metadata["name"], "default": item.metadata["kind"].format(item.default), "allowed": item.metadata["kind"].allowed,
+                 "meaning": item.metadata["help"]} for item in fields(Spec)]  # fmt: skip
+        title = "spec keys (--set KEY=VALUE)"
+    else:
+        rows = [{"experiment": item.name, "question": item.question, "claim": item.claim, "expected": item.expects} for item in catalog().values()]
+        title = "experiments (run_experiment NAME)"
+    if arguments.json:
+        print(json.dumps(rows, indent=1))
+    else:
+        screen.table(title, list(rows[0]), [[str(value) for value in row.values()] for row in rows])
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from experiments.preflight import checks
+
+    found = checks()
+    screen.table("what this machine can run", ["requirement", "", "seen", "fix"],
+                 [[check.name, "ok" if check.holds else "MISSING", check.seen, "" if check.holds else check.fix] for check in found])  # fmt: skip
+    return 0 if all(check.holds for check in found) else 1
+
+
+def _kernel() -> Any:
+    """The built lab kernel; raises RuntimeError with the command that builds it."""
+    from lab.kernel import find_kernel
+
+    kernel = find_kernel()
+    if kernel is None:
+        raise RuntimeError("there is no lab kernel yet: build it once with `./run_experiment kernel build` (about ten CPU-minutes)")
+    for warning in kernel.warnings:
+        screen.say(f"warning: {warning}")
+    return kernel
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Ctrl-C, SIGTERM and SIGHUP ask the labs to end and keep what they have; a second one ends us at once, and the labs with us."""
+    stop = Stop()
+
+    def handle(number: int, frame: Any) -> None:
+        if stop.requested:
+            os._exit(_INTERRUPTED)
+        screen.say("stopping: what was measured is kept (once more to drop it)")
+        stop.request()
+
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, handle) for number in signals]
+    try:
+        yield stop
+    finally:
+        for number, handler in zip(signals, before):
+            signal.signal(number, handler)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    experiment, from_file = _requested(arguments.experiment)
+    asked = plan(experiment, {**from_file, **given_keys(arguments)})
+    specs = [("main", limits.resolve(asked.main)), *((label, limits.resolve(spec)) for label, spec in asked.cases if not arguments.only)]
+    for _, spec in specs:
+        limits.memory_bytes(spec)
+    kernel = _kernel()
+    folder = rundir.create(arguments.out, experiment.name)
+    try:
+        return _run_all(arguments, asked, specs, kernel, folder)
+    finally:
+        rundir.hand_over(folder)
+
+
+def _run_all(arguments: argparse.Namespace, asked: Plan, specs: list[tuple[str, Spec]], kernel: Any, folder: Path) -> int:
+    from experiments.runner import Setting, Task, run_all
+
+    tasks = [Task(label, spec, rundir.case_folder(folder, label), asked.experiment.name) for label, spec in specs]
+    setting = Setting(kernel, arguments.clock, tuple(["./run_experiment", *sys.argv[1:]]), arguments.watchdog)
+    with stopping() as stop, screen.progress([task.label for task in tasks]) as note:
+        failures = run_all(tasks, setting, stop, note)
+    for line in failures:
+        screen.say(f"run_experiment: {line}")
+    if (folder / "measured.json").exists():
+        _conclude(folder, arguments.json, asked.experiment.question)
+    if stop.requested:
+        return _INTERRUPTED
+    return 1 if failures else 0
+
+
+def _conclude(folder: Path, as_json: bool, title: str) -> None:
+    """Summary, figures and report of a finished run directory; the results to stdout."""
+    from analysis.report import write_report
+    from analysis.run import Run
+    from analysis.summary import write_summary
+
+    run = Run(folder)
+    for case in (*run.cases.values(), run):
+        write_summary(case)
+    report = write_report(run)
+    summary = json.loads((folder / "summary.json").read_text())
+    if as_json:
+        print(json.dumps(summary, indent=1))
+    else:
+        screen.comparison(summary["comparison"], title)
+        print(f"report: {report}")
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    if not (arguments.folder / "spec.yaml").is_file():
+        raise BadRequest(f"DIR: {arguments.folder} is no run directory (it has no spec.yaml); allowed: a folder that `run` wrote")
+    _conclude(arguments.folder, arguments.json, str(arguments.folder))
+
+
+def _shell(arguments: argparse.Namespace) -> int:
+    from experiments.runner import open_shell
+
+    spec = limits.resolve(parse({"senders": 4, "capture": "off", **given_keys(arguments), "topology": arguments.topology}))
+    kernel = _kernel()
+    folder = rundir.create(arguments.out, "shell")
+    try:
+        return open_shell(spec, kernel, arguments.clock, folder)
+    finally:
+        rundir.hand_over(folder)
+
+
+def _kernel_build(arguments: argparse.Namespace) -> None:
+    from lab.build import build_kernel
+    from lab.kernel import describe
+    from lab.progress import shown_progress
+    from lab.source import BadSource
+
+    try:
+        with shown_progress() as progress:
+            kernel = build_kernel(arguments.source, progress)
+    except BadSource as error:
+        raise BadRequest(f"--source: {error}") from None
+    print(describe(kernel))
+
+
+def _kernel_info(arguments: argparse.Namespace) -> None:
+    from lab.kernel import describe
+
+    print(describe(_kernel()))
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from experiments.bench import main as bench
+
+    return bench(arguments.names, _kernel())

@@ -1,0 +1,111 @@
+"""Resolves what a spec leaves to be derived, and refuses what cannot work, with the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from controller.marking import dctcp_step, dctcp_threshold_bytes, red_drop
+from experiments.spec import AUTO, Spec
+from topologies.profiles import ETHERNET_HEADER_BYTES, HostProfile, LinkProfile, Marking, SwitchProfile
+from topologies.units import BadRequest, format_bytes, format_duration, format_rate
+
+TICK_NS = 1_000_000  # the lab kernel's HZ is 1000
+LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9000
+MOST_HOSTS = 1024
+MOST_RATE_BPS = 3_200_000_000_000
+_GUEST_BASE_BYTES = 320 << 20
+_HOST_BYTES = 2 << 20
+_CAPTURE_BYTES = 12 << 20
+_CAPTURED_PACKET_BYTES = 116
+_SKB_OVERHEAD = 3  # kernel memory per payload byte in flight: sender's copy, receiver's, and their headers
+
+
+def resolve(spec: Spec) -> Spec:
+    """The spec with every "auto" replaced by its value, checked; raises BadRequest naming the key, the value and what is allowed."""
+    _check(spec)
+    cc = ("dctcp" if spec.queue == "dctcp" else "cubic") if spec.cc == AUTO else spec.cc
+    marking = _marking(spec)
+    if marking is None:
+        return replace(spec, cc=cc, kmin_bytes=None, kmax_bytes=None, pmax=None)
+    return replace(spec, cc=cc, kmin_bytes=marking.kmin_bytes, kmax_bytes=marking.kmax_bytes, pmax=marking.pmax)
+
+
+def _check(spec: Spec) -> None:
+    frame_bytes = spec.mtu_bytes + ETHERNET_HEADER_BYTES
+    if not LEAST_MTU_BYTES <= spec.mtu_bytes <= MOST_MTU_BYTES:
+        raise BadRequest(f"mtu: {format_bytes(spec.mtu_bytes)} is given; allowed: {LEAST_MTU_BYTES}B to {MOST_MTU_BYTES}B")
+    if spec.buffer_bytes < frame_bytes:
+        raise BadRequest(f"buffer: {format_bytes(spec.buffer_bytes)} holds no packet; allowed: one frame of {frame_bytes}B or more")
+    if spec.rto_min_ns < TICK_NS or spec.rto_min_ns % TICK_NS:
+        raise BadRequest(f"rto_min: {format_duration(spec.rto_min_ns)} is given; allowed: whole timer ticks of {format_duration(TICK_NS)}, one or more")
+    if spec.hosts > MOST_HOSTS:
+        raise BadRequest(f"senders: {spec.senders} is given; allowed: up to {MOST_HOSTS - 1}")
+    if spec.rate_bps % 8 or spec.rate_bps > MOST_RATE_BPS:
+        raise BadRequest(f"rate: {format_rate(spec.rate_bps)} is given; allowed: whole bytes per second up to {format_rate(MOST_RATE_BPS)}")
+    if not spec.rack and spec.sack:
+        raise BadRequest("rack: off is given with sack on; allowed: off only with sack=off (Linux has no other loss recovery with SACK since 6.17)")
+    if spec.queue == "droptail" and (spec.kmin_bytes, spec.kmax_bytes, spec.pmax) != (None, None, None):
+        raise BadRequest("kmin, kmax, pmax: given with queue=droptail; allowed: with queue=red or queue=dctcp")
+
+
+def _marking(spec: Spec) -> Marking | None:
+    """The marking curve of every switch port, or None for plain tail drop."""
+    if spec.queue == "droptail":
+        return None
+    if spec.queue == "red":
+        marking = red_drop(spec.buffer_bytes, spec.kmin_bytes, spec.kmax_bytes, spec.pmax)
+    else:
+        marking = _dctcp(spec)
+    if marking.kmin_bytes > marking.kmax_bytes:
+        raise BadRequest(f"kmin: {format_bytes(marking.kmin_bytes)} is above kmax {format_bytes(marking.kmax_bytes)}; allowed: up to kmax")
+    if marking.kmax_bytes >= spec.buffer_bytes:
+        raise BadRequest(
+            f"kmax: {format_bytes(marking.kmax_bytes)} is not below the buffer {format_bytes(spec.buffer_bytes)}: the tail would drop before"
+            f" all is marked; allowed: below the buffer"
+        )
+    return marking
+
+
+def _dctcp(spec: Spec) -> Marking:
+    if spec.kmin_bytes != spec.kmax_bytes or spec.pmax not in (None, 1.0):
+        raise BadRequest("kmin, kmax, pmax: queue=dctcp marks at a step; allowed: kmin equal to kmax, pmax 1")
+    return dctcp_step(spec.kmin_bytes or dctcp_threshold_bytes(spec.rate_bps, spec.rtt_ns, spec.mtu_bytes))
+
+
+def link_profile(spec: Spec) -> LinkProfile:
+    """Every link of the fabric."""
+    return LinkProfile(spec.rate_bps, spec.delay_ns, spec.mtu_bytes)
+
+
+def switch_profile(spec: Spec) -> SwitchProfile:
+    """Every switch of the fabric."""
+    return SwitchProfile(spec.switch_delay_ns, spec.buffer_bytes, _marking(spec))
+
+
+def host_profile(spec: Spec) -> HostProfile:
+    """Every host of the fabric; ECN is negotiated where the switch marks."""
+    return HostProfile(spec.cc, spec.rto_min_ns, spec.sack, spec.tlp, spec.rack, ecn=spec.queue == "dctcp")
+
+
+def memory_bytes(spec: Spec) -> int:
+    """Guest memory that the run may touch: hosts, bytes in flight, captures."""
+    flight_bytes = spec.senders * min(spec.sru_bytes, 4 << 20) * _SKB_OVERHEAD
+    packets = spec.senders * spec.rounds * (spec.sru_bytes // spec.mtu_bytes + 1)
+    captures = {"off": 0, "hot": 1, "all": 1 + spec.senders}[spec.capture]
+    capture_bytes = captures * _CAPTURE_BYTES + (0 if not captures else packets * _CAPTURED_PACKET_BYTES * (2 if captures == 1 else 4))
+    needed_bytes = _GUEST_BASE_BYTES + spec.hosts * _HOST_BYTES + flight_bytes + capture_bytes
+    available_bytes = _available_bytes()
+    if needed_bytes > available_bytes:
+        raise BadRequest(
+            f"senders: {spec.senders} with bytes={format_bytes(spec.sru_bytes)}, rounds={spec.rounds}, capture={spec.capture} need"
+            f" {needed_bytes >> 20} MiB of memory; allowed: what this machine has free, {available_bytes >> 20} MiB"
+        )
+    return needed_bytes
+
+
+def _available_bytes() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    raise RuntimeError("/proc/meminfo tells no MemAvailable")

@@ -1,0 +1,81 @@
+"""What this machine can run: every requirement tried, everything missing told at once, each with its fix."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.runner import guest_environment
+from lab.boot import Job, LabError, memory_folder, run
+from lab.kernel import find_kernel
+
+_TOOLS = {"ovs-vswitchd": "openvswitch-switch", "ovs-vsctl": "openvswitch-common", "ovsdb-server": "openvswitch-switch", "tcpdump": "tcpdump",
+          "mnexec": "mininet", "nsenter": "util-linux", "ip": "iproute2", "ping": "iputils-ping"}  # fmt: skip
+_SMALLEST_GUEST_BYTES = 256 << 20
+_BOOT_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One requirement: what was looked at, whether it holds, what was seen, and the command or step that mends it."""
+
+    name: str
+    holds: bool
+    seen: str
+    fix: str = ""
+
+
+def checks() -> list[Check]:
+    """All checks, in the order in which a run needs them."""
+    return [check() for check in (_machine, _tools, _kernel, _memory, _boot)]
+
+
+def _machine() -> Check:
+    seen = f"{platform.system()} {platform.machine()}"
+    holds = seen == "Linux x86_64"
+    return Check("machine", holds, seen, "the lab kernel needs Linux on x86-64: use the Vagrant VM and --clock real")
+
+
+def _tools() -> Check:
+    path = guest_environment()["PATH"]
+    missing = [tool for tool in _TOOLS if not shutil.which(tool, path=path)]
+    packages = sorted({_TOOLS[tool] for tool in missing})
+    seen = f"missing: {', '.join(missing)}" if missing else f"all of {', '.join(_TOOLS)}"
+    return Check("tools", not missing, seen, f"apt-get install {' '.join(packages)}")
+
+
+def _kernel() -> Check:
+    kernel = find_kernel()
+    seen = f"{kernel.version} ({kernel.config_hash}) {'; '.join(kernel.warnings)}".strip() if kernel else "none built"
+    return Check("lab kernel", kernel is not None, seen, "./run_experiment kernel build")
+
+
+def _memory() -> Check:
+    try:
+        return Check("guest memory", True, str(memory_folder(_SMALLEST_GUEST_BYTES)))
+    except LabError as error:
+        return Check("guest memory", False, str(error), "set FABRICLAB_MEMORY to a folder with room that is not mounted noexec")
+
+
+def _boot() -> Check:
+    """By trial: the lab boots, sees a clock of its own, and says so."""
+    kernel = find_kernel()
+    fix = "run it again with FABRICLAB_MEMORY set to another folder, or build the kernel anew"
+    if kernel is None:
+        return Check("boot", False, "no lab kernel to boot", "./run_experiment kernel build")
+    output = io.BytesIO()
+    with tempfile.TemporaryDirectory() as results:
+        job = Job(argv=("date", "+%Y"), results=Path(results), env=guest_environment(), memory_bytes=_SMALLEST_GUEST_BYTES, watchdog_s=_BOOT_LIMIT_S)
+        outcome = run(kernel.path, job, stdout=output, stderr=output)
+    said = output.getvalue().decode(errors="replace").strip()
+    if outcome.status or said != "2023":
+        lines = [*outcome.kernel_log, *said.splitlines()]
+        return Check("boot", False, lines[-1] if lines else outcome.ended_as, fix)
+    return Check("boot", True, f"up and down in {outcome.wall_s:.2f} s as user {os.geteuid()}")
+
+

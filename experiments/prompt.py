@@ -1,0 +1,27 @@
+"""The Mininet prompt on a fabric, inside the lab: `python -m experiments.prompt RUN`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from mininet.cli import CLI
+from mininet.log import setLogLevel
+
+from experiments import limits, rundir
+from experiments.guest import topology
+from topologies.emulate import emulate
+
+
+def main(folder: Path) -> int:
+    """Build the fabric of the folder's spec and hand the terminal to Mininet."""
+    spec = rundir.read_spec(folder)
+    setLogLevel("info")
+    with emulate(topology(spec), limits.host_profile(spec)) as fabric:
+        print(f"{len(fabric.hosts)} hosts on {spec.topology}; try: nodes, h1 ping -c 3 h2, h2 tc -s qdisc show dev eth0, exit")
+        CLI(fabric)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,113 @@
+"""A run directory: made, described and completed here; its format is described in docs/run-directory.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import time
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from experiments.spec import Spec, parse
+from topologies.units import BadRequest
+
+FORMAT = 1
+ROOT = Path(__file__).resolve().parent.parent
+_PACKAGES = ("numpy", "pyarrow", "matplotlib", "scapy", "ryu", "PyYAML")
+META_KEYS = ("experiment", "label", "clock")
+
+
+def create(out: Path | None, name: str) -> Path:
+    """A new run directory: `out` when given (new or empty), else results/NAME-DATE-TIME below the current folder.
+
+    Raises BadRequest when it exists with something in it or cannot be written. Under sudo it belongs to the invoking user.
+    """
+    folder = out or _default_folder(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise BadRequest(f"out: {folder} is not empty; allowed: a new or an empty folder")
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise BadRequest(f"out: {folder} cannot be written ({error.strerror}); allowed: a folder that you may write") from None
+    return folder.resolve()
+
+
+def _default_folder(name: str) -> Path:
+    """results/NAME-DATE-TIME, with a number behind it when that is taken."""
+    stem = Path("results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    candidates = [stem, *(Path(f"{stem}-{number}") for number in range(2, 1000))]
+    return next(folder for folder in candidates if not folder.exists())
+
+
+def case_folder(folder: Path, label: str) -> Path:
+    """Where the run `label` of an experiment lies: the main run is the directory itself, the others are cases/LABEL in it."""
+    found = folder if label == "main" else folder / "cases" / label
+    found.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def hand_over(folder: Path) -> None:
+    """Under sudo, give everything in `folder` (and results/ above it) to the user who called sudo."""
+    if os.geteuid() or "SUDO_UID" not in os.environ:
+        return
+    owner = int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", -1))
+    for path in (folder, *folder.rglob("*"), *([folder.parent] if folder.parent.name == "results" else [])):
+        os.chown(path, *owner, follow_symlinks=False)
+
+
+def write_spec(folder: Path, spec: Spec, **meta: Any) -> None:
+    """spec.yaml: the resolved spec and what it belongs to (experiment, label, clock)."""
+    (folder / "spec.yaml").write_text(yaml.safe_dump({**meta, "hosts": spec.hosts, **spec.as_text()}, sort_keys=False))
+
+
+def read_spec(folder: Path) -> Spec:
+    """The spec that `write_spec` wrote."""
+    values = yaml.safe_load((folder / "spec.yaml").read_text())
+    return parse({name: value for name, value in values.items() if name not in (*META_KEYS, "hosts")})
+
+
+def write_provenance(folder: Path, facts: dict[str, Any]) -> None:
+    """provenance.json: what made this run and how it ended; `facts` adds to what is the same for every run."""
+    document = {"format": FORMAT, "fabriclab": version(), "git_commit": _git_commit(), "python": platform.python_version(),
+                "packages": _package_versions(), "machine": platform.platform(), **facts}  # fmt: skip
+    (folder / "provenance.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+def version() -> str:
+    """fabriclab's version, from setup.cfg."""
+    match = re.search(r"^version\s*=\s*(\S+)", (ROOT / "setup.cfg").read_text(), re.MULTILINE)
+    return match.group(1) if match else "unknown"
+
+
+def now() -> str:
+    """The host's time, ISO 8601 in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _package_versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _git_commit() -> str:
+    """The repository's commit, marked when the work tree differs from it; "unknown" outside a repository."""
+    try:
+        words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

@@ -1,0 +1,152 @@
+"""Runs specs in lab kernels, one core each, and completes their run directories."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from controller.telemetry import COLUMNS
+from experiments import limits, rundir
+from experiments.spec import Spec
+from lab.boot import Job, Outcome, Stop
+from lab.boot import run as boot
+from lab.kernel import Kernel
+
+WATCHDOG_S = 900.0
+SHELL_WATCHDOG_S = 24 * 3600.0
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+OnEvent = Callable[[str, dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One spec to run: its label, its resolved spec, its folder (existing), and the experiment it belongs to."""
+
+    label: str
+    spec: Spec
+    folder: Path
+    experiment: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all tasks of a call share: the kernel, the clock ("virtual" or "real"), the command line that asked, the wall-clock limit."""
+
+    kernel: Kernel
+    clock: str
+    command: tuple[str, ...]
+    watchdog_s: float = WATCHDOG_S
+
+
+class RunFailed(RuntimeError):
+    """A run did not finish; the message is one line, the run directory holds what there is."""
+
+
+def guest_environment() -> dict[str, str]:
+    """The whole environment inside the lab: nothing of the caller's leaks into a run."""
+    return {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": "/dev/shm",
+            "TERM": os.environ.get("TERM", "dumb"), "SHELL": "/bin/bash"}  # fmt: skip
+
+
+def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambda label, event: None) -> Outcome:
+    """Boot, run, convert telemetry, write provenance; raises RunFailed after keeping what was measured."""
+    if stop.requested:
+        raise RunFailed(f"{task.label}: not begun")
+    rundir.write_spec(task.folder, task.spec, experiment=task.experiment, label=task.label, clock=setting.clock)
+    times_s: dict[str, float] = {}
+    tools: dict[str, str] = {}
+
+    def note(event: dict[str, Any], wall_s: float) -> None:
+        if event["event"] in ("booted", "phase"):
+            times_s[event.get("name", "booted")] = wall_s
+        if "openvswitch" in event:
+            tools["openvswitch"] = event["openvswitch"]
+        on_event(task.label, event)
+
+    started, errors = rundir.now(), io.BytesIO()
+    outcome = boot(setting.kernel.path, _job(task, setting), note, stdout=errors, stderr=errors, stop=stop)
+    _convert_samples(task.folder / "telemetry")
+    rundir.write_provenance(task.folder, {
+        "kernel": {"version": setting.kernel.version, "config_hash": setting.kernel.config_hash, "warnings": list(setting.kernel.warnings)}, "tools": tools, "seed": task.spec.seed, "clock": setting.clock, "command": list(setting.command),
+        "started": started, "ended": rundir.now(), "ended_as": outcome.ended_as, "exit_status": outcome.status, "wall": _wall(times_s, outcome),
+    })  # fmt: skip
+    if outcome.ended_as != "done":
+        raise RunFailed(_explain(task, setting, outcome, errors.getvalue().decode(errors="replace")))
+    return outcome
+
+
+def _job(task: Task, setting: Setting) -> Job:
+    return Job(
+        argv=(sys.executable, "-m", "experiments.guest", str(task.folder)), results=task.folder, env=guest_environment(), cwd=rundir.ROOT,
+        memory_bytes=limits.memory_bytes(task.spec), seed=task.spec.seed, clock=setting.clock, watchdog_s=setting.watchdog_s,
+    )  # fmt: skip
+
+
+def _wall(times_s: dict[str, float], outcome: Outcome) -> dict[str, float]:
+    """Wall-clock seconds of each phase, as far as the run came."""
+    spans = {"boot_s": (None, "booted"), "setup_s": ("booted", "built"), "rounds_s": ("rounds", "measured")}
+    found = {
+        name: round(times_s[end] - (times_s[begin] if begin else 0.0), 4)
+        for name, (begin, end) in spans.items()
+        if end in times_s and (begin is None or begin in times_s)
+    }
+    return {**found, "total_s": round(outcome.wall_s, 4)}
+
+
+def _explain(task: Task, setting: Setting, outcome: Outcome, errors: str) -> str:
+    lines = [line for line in (*outcome.kernel_log, *errors.splitlines()) if line.strip()]
+    reason = {
+        "watchdog": f"no end after {setting.watchdog_s:g} s of wall time",
+        "interrupted": "interrupted",
+        "died": f"the lab kernel died: {lines[-1] if lines else 'without a word'}",
+    }.get(outcome.ended_as, lines[-1] if lines else f"exit status {outcome.status}")
+    (task.folder / "errors.log").write_text("\n".join(lines) + "\n")
+    return f"{task.label}: {reason} (what was measured is in {task.folder})"
+
+
+def _convert_samples(folder: Path) -> None:
+    """The sampler's raw rows become telemetry/queue.parquet: one row per sample and port."""
+    tables = []
+    for file in sorted(folder.glob("*.samples")) if folder.is_dir() else []:
+        rows = np.fromfile(file, np.int64)
+        rows = rows[: len(rows) // len(COLUMNS) * len(COLUMNS)].reshape(-1, len(COLUMNS))
+        columns = {name: rows[:, index] for index, name in enumerate(COLUMNS)}
+        tables.append(pa.table({**columns, "port": pa.array([file.stem] * len(rows), pa.string()).dictionary_encode()}))
+        file.unlink()
+    if tables:
+        pyarrow.parquet.write_table(pa.concat_tables(tables), folder / "queue.parquet", compression="zstd")
+
+
+def run_all(tasks: Sequence[Task], setting: Setting, stop: Stop, on_event: OnEvent = lambda label, event: None) -> list[str]:
+    """All tasks, as many at a time as there are cores, the longest-looking first; returns the failures as lines.
+
+    After a stop no further task is begun, and each running lab keeps what it has.
+    """
+    failures: list[str] = []
+    order = sorted(tasks, key=lambda task: -task.spec.senders * (2 if task.spec.capture == "all" else 1))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        futures: set[Future[Outcome]] = {pool.submit(run_task, task, setting, stop, on_event) for task in order}
+        while futures:
+            done, futures = wait(futures, return_when=FIRST_COMPLETED)
+            failures += [str(error) for error in (future.exception() for future in done) if error is not None]
+    return failures
+
+
+def open_shell(spec: Spec, kernel: Kernel, clock: str, folder: Path) -> int:
+    """The Mininet prompt on the fabric of `spec`, on our terminal; `folder` is writable from inside. Returns its exit status."""
+    rundir.write_spec(folder, spec, experiment="shell", label="main", clock=clock)
+    job = Job(argv=(sys.executable, "-m", "experiments.prompt", str(folder)), results=folder, env=guest_environment(), cwd=rundir.ROOT,
+              memory_bytes=limits.memory_bytes(spec), seed=spec.seed, clock=clock, watchdog_s=SHELL_WATCHDOG_S, interactive=True)  # fmt: skip
+    return boot(kernel.path, job).status

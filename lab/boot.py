@@ -1,0 +1,296 @@
+"""Boots the lab kernel and runs one command in it.
+
+The command sees the host's file system under an overlay in memory: whatever it writes is gone afterwards, except in the results folder.
+No privilege is needed. Nothing stays on the host: memory is an unlinked file, the control folder is removed as soon as the kernel is up,
+and the kernel dies with the process that booted it, even when that is killed with SIGKILL (PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.cache import own_cache
+
+VIRTUAL_START_NS = 1_700_000_000_000_000_000  # the clock of every virtual run starts here: equal runs, equal time stamps
+_INIT = Path(__file__).with_name("init.py")
+_PYTHON = "/usr/bin/python3"
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+_STOP_GRACE_S = 10.0
+_PIPE_BYTES = 1 << 20
+_LOG_LINES = 60
+
+Event = dict[str, Any]
+
+
+class LabError(RuntimeError):
+    """The lab kernel could not do its work; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command for the lab: `argv` runs in `cwd` with exactly `env`; `results` is the one folder it can write on the host.
+
+    memory_bytes: the guest's memory, touched lazily. seed: what all its entropy derives from. clock: "virtual" (time-travel=inf-cpu) or
+    "real". watchdog_s: wall-clock limit. interactive: the command's terminal is ours.
+    """
+
+    argv: tuple[str, ...]
+    results: Path
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: Path = Path("/")
+    memory_bytes: int = 1 << 30
+    seed: int = 1
+    clock: str = "virtual"
+    watchdog_s: float = 600.0
+    interactive: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: its exit status, "done" | "failed" | "interrupted" | "watchdog" | "died", wall seconds from boot, last kernel lines."""
+
+    status: int
+    ended_as: str
+    wall_s: float
+    kernel_log: tuple[str, ...]
+
+
+class Stop:
+    """A wish to stop that any thread or signal handler can utter, and that every running lab hears."""
+
+    def __init__(self) -> None:
+        self.descriptor, self._writer = os.pipe()
+        self.requested = False
+
+    def request(self) -> None:
+        """Ask all labs that were given this to end, keeping what they have."""
+        self.requested = True
+        os.write(self._writer, b"x")
+
+
+def run(kernel: Path, job: Job, on_event: Callable[[Event, float], None] = lambda event, wall_s: None,
+        stdout: Any = None, stderr: Any = None, stop: Stop | None = None) -> Outcome:  # fmt: skip
+    """Boot `kernel`, run `job`, power off. Events (JSON lines on the job's descriptor 3) go to `on_event` with their wall-clock second.
+
+    `stdout` and `stderr` are binary streams for the command's output (default: ours). A `stop` interrupts the job (SIGINT), and the kernel
+    after a grace of seconds. Raises LabError when no memory or core can be had.
+    """
+    with _control_folder() as control, _core() as core:
+        session = _Session(job, on_event, (stdout or sys.stdout.buffer, stderr or sys.stderr.buffer), stop or Stop())
+        (control / "job.json").write_text(json.dumps(_job_document(job)))
+        return session.run(_command(kernel, job, control), core, control)
+
+
+def _job_document(job: Job) -> dict[str, Any]:
+    return {"argv": job.argv, "env": job.env, "cwd": str(job.cwd), "results": str(job.results.resolve()), "clock": job.clock,
+            "interactive": job.interactive}  # fmt: skip
+
+
+def _command(kernel: Path, job: Job, control: Path) -> list[str]:
+    """The kernel's command line; descriptors 3 and 4 are the channel from and to the host."""
+    clock = [f"time-travel=inf-cpu time-travel-start={VIRTUAL_START_NS}"] if job.clock == "virtual" else []
+    console = "con0=fd:0,fd:1" if job.interactive else "con0=null,fd:1"
+    stderr = "con1=null" if job.interactive else "con1=null,fd:5"
+    return [str(kernel), f"mem={job.memory_bytes >> 20}M", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "loglevel=0", "con=null", console,
+            stderr, "con2=fd:3,fd:4", "ssl=null", "seccomp=auto", f"uml_dir={control}", *" ".join(clock).split(), f"init={_PYTHON}", "--", "-I", "-B",
+            str(_INIT.resolve()), str(control / "job.json")]  # fmt: skip
+
+
+class _Session:
+    """One boot: owns the kernel process and its pipes from start to end."""
+
+    def __init__(self, job: Job, on_event: Callable[[Event, float], None], outputs: tuple[Any, Any], stop: Stop) -> None:
+        self.job, self.on_event, self.outputs, self.stop = job, on_event, outputs, stop
+        self.log: deque[str] = deque(maxlen=_LOG_LINES)
+        self.status: int | None = None
+        self.ended_as = "died"
+        self.partial_line = b""
+        self.started_s = time.monotonic()
+
+    def run(self, command: list[str], core: int, control: Path) -> Outcome:
+        """Start the kernel, pump its pipes until it ends, and say how it went."""
+        pipes = _Pipes(interactive=self.job.interactive)
+        with _raw_terminal(self.job.interactive):
+            process = self._start(command, core, pipes)
+            try:
+                self._pump(process, pipes, control)
+            finally:
+                _kill(process)
+                pipes.close()
+        return self._outcome()
+
+    def _start(self, command: list[str], core: int, pipes: _Pipes) -> subprocess.Popen[bytes]:
+        env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/", "TMPDIR": str(memory_folder(self.job.memory_bytes)),
+               "LAB_SEED": f"{self.job.seed:x}"}  # fmt: skip
+        parent = os.getpid()
+
+        def prepare() -> None:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+            os.sched_setaffinity(0, {core})
+            pipes.place_in_child()
+
+        return subprocess.Popen(command, env=env, stdin=None if self.job.interactive else subprocess.DEVNULL,
+                                stdout=None if self.job.interactive else pipes.stdout[1], stderr=pipes.log[1],
+                                close_fds=False, start_new_session=not self.job.interactive, preexec_fn=prepare)  # fmt: skip
+
+    def _pump(self, process: subprocess.Popen[bytes], pipes: _Pipes, control: Path) -> None:
+        """Serve the pipes until the kernel has closed them all, the watchdog bites, or the grace after a stop is over."""
+        pipes.close_child_ends()
+        handlers = {pipes.stdout[0]: self._copy(0), pipes.stderr[0]: self._copy(1), pipes.log[0]: self._note,
+                    pipes.events[0]: lambda data: self._events(data, control)}  # fmt: skip
+        deadline_s = self.started_s + self.job.watchdog_s
+        with selectors.DefaultSelector() as selector:
+            for descriptor in (*handlers, self.stop.descriptor):
+                selector.register(descriptor, selectors.EVENT_READ)
+            while handlers:
+                ready = selector.select(max(0.0, deadline_s - time.monotonic()))
+                if not ready:
+                    self.ended_as = "interrupted" if self.ended_as == "interrupted" else "watchdog"
+                    return
+                for key, _ in ready:
+                    if key.fd == self.stop.descriptor:
+                        self.ended_as, deadline_s = "interrupted", time.monotonic() + _STOP_GRACE_S
+                        os.write(pipes.orders[1], b"stop\n")
+                        selector.unregister(key.fd)
+                    elif data := os.read(key.fd, _PIPE_BYTES):
+                        handlers[key.fd](data)
+                    else:
+                        selector.unregister(key.fd)
+                        del handlers[key.fd]
+        process.wait()
+
+    def _copy(self, index: int) -> Callable[[bytes], None]:
+        def write(data: bytes) -> None:
+            self.outputs[index].write(data)
+            self.outputs[index].flush()
+
+        return write
+
+    def _note(self, data: bytes) -> None:
+        self.log.extend(line for line in data.decode(errors="replace").splitlines() if line.strip())
+
+    def _events(self, data: bytes, control: Path) -> None:
+        *lines, self.partial_line = (self.partial_line + data).split(b"\n")
+        wall_s = time.monotonic() - self.started_s
+        for event in map(json.loads, filter(None, lines)):
+            if event["event"] == "booted":
+                shutil.rmtree(control, ignore_errors=True)  # the kernel has read it: a killed run leaves nothing
+            if event["event"] == "exit":
+                self.status = event["status"]
+            self.on_event(event, wall_s)
+
+    def _outcome(self) -> Outcome:
+        if self.status is not None and self.ended_as == "died":
+            self.ended_as = "done" if self.status == 0 else "failed"
+        status = self.status if self.status is not None else 1
+        return Outcome(status, self.ended_as, time.monotonic() - self.started_s, tuple(self.log))
+
+
+class _Pipes:
+    """The pipes of one boot; the child finds orders on 3, events on 4, its standard error on 5."""
+
+    def __init__(self, interactive: bool) -> None:
+        self.interactive = interactive
+        self.stdout, self.stderr, self.log, self.events, self.orders = (os.pipe() for _ in range(5))
+        for _, writer in (self.stdout, self.stderr, self.events):
+            # A full pipe would make the guest wait for the host, and a busy host would show in the results.
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+    def place_in_child(self) -> None:
+        """After fork: move the three descriptors to their numbers (through high ones, so that none is overwritten)."""
+        high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 100) for descriptor in (self.orders[0], self.events[1], self.stderr[1])]
+        for number, descriptor in enumerate(high, start=3):
+            os.dup2(descriptor, number)
+        os.closerange(6, 256)
+
+    def close_child_ends(self) -> None:
+        """In the parent: only the child keeps its ends, so that its death is seen as end of file."""
+        for descriptor in (self.stdout[1], self.stderr[1], self.log[1], self.events[1], self.orders[0]):
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Close the parent's ends."""
+        for descriptor in (self.stdout[0], self.stderr[0], self.log[0], self.events[0], self.orders[1]):
+            os.close(descriptor)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the kernel; its guest processes are its children and die with it."""
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+@contextmanager
+def _control_folder() -> Iterator[Path]:
+    """A private folder for the job and the kernel's socket; folders of dead processes are swept first."""
+    base = Path(tempfile.gettempdir())
+    for stale in base.glob("fabriclab-lab-*-*"):
+        if not Path(f"/proc/{stale.name.split('-')[2]}").exists():
+            shutil.rmtree(stale, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"fabriclab-lab-{os.getpid()}-", dir=base))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _core() -> Iterator[int]:
+    """A processor core for one lab: one that no other lab of this user holds, else any. A lab is five times slower when it wanders."""
+    folder = own_cache() / "cores"
+    folder.mkdir(parents=True, exist_ok=True)
+    cores = sorted(os.sched_getaffinity(0), reverse=True)
+    for core in cores:
+        with open(folder / str(core), "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield core
+            return
+    yield cores[os.getpid() % len(cores)]
+
+
+@contextmanager
+def _raw_terminal(interactive: bool) -> Iterator[None]:
+    """Our terminal is the guest's while it runs (the guest echoes and edits); restored however it ends."""
+    if not (interactive and sys.stdin.isatty()):
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def memory_folder(memory_bytes: int) -> Path:
+    """A folder where the guest's memory can lie: enough room, memory-backed where possible, and not mounted noexec."""
+    candidates = [Path(text) for text in (os.environ.get("FABRICLAB_MEMORY"), "/dev/shm", tempfile.gettempdir()) if text]
+    for folder in candidates:
+        if folder.is_dir() and os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            space = os.statvfs(folder)
+            if space.f_bavail * space.f_frsize >= memory_bytes // 4:
+                return folder
+    raise LabError(f"no folder for {memory_bytes >> 20} MiB of guest memory among {', '.join(map(str, candidates))}: set FABRICLAB_MEMORY to one")

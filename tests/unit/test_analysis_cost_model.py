@@ -1,0 +1,57 @@
+"""The arithmetic, against figures worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from analysis.cost_model import (
+    Path,
+    buffer_fill_seconds,
+    goodput_one_timeout_bps,
+    ideal_round_seconds,
+    one_way_delay_ns,
+)
+from topologies.units import BadRequest
+
+PATH = Path(rate_bps=400_000_000_000, delay_ns=2500, mtu_bytes=1500)
+
+
+def test_headers_of_a_full_packet() -> None:
+    assert (PATH.segment_bytes, PATH.frame_bytes) == (1448, 1514)
+    assert PATH.wire_bytes(1448) == 1514
+    assert PATH.wire_bytes(1449) == 1449 + 2 * 66
+
+
+def test_a_round_of_64_senders() -> None:
+    """64 x (262144 B + 182 headers of 66 B) and one first frame at 400 Gb/s, then 2.5 us."""
+    bits = 8 * (64 * (262_144 + 182 * 66) + 1514)
+    assert ideal_round_seconds(PATH, 64, 262_144) == pytest.approx(bits / 400e9 + 2.5e-6)
+    assert ideal_round_seconds(PATH, 64, 262_144) == pytest.approx(353.5e-6, rel=1e-3)
+
+
+def test_the_first_frame_of_a_small_block_is_small() -> None:
+    assert ideal_round_seconds(PATH, 1, 100) == pytest.approx(2 * 8 * 166 / 400e9 + 2.5e-6)
+
+
+def test_one_timeout_per_block_of_the_fast_paper() -> None:
+    """8 servers, 256 KB each at 1 Gb/s, RTO 200 ms: 16.8 ms of data in 216.8 ms."""
+    assert goodput_one_timeout_bps(8 * 262_144, 1e9, 200_000_000) == pytest.approx(
+        1e9 * 0.016777216 / 0.216777216
+    )
+
+
+def test_the_lectures_twelve_microseconds() -> None:
+    assert buffer_fill_seconds(600_000, 2, 400e9) == pytest.approx(12e-6)
+    assert buffer_fill_seconds(600_000, 64, 400e9) == pytest.approx(12e-6 / 63)
+    assert buffer_fill_seconds(600_000, 1, 400e9) == math.inf
+
+
+def test_one_way_delay_of_a_star() -> None:
+    assert one_way_delay_ns("star", 1000, 500) == 2500
+
+
+def test_a_topology_without_a_model_is_refused() -> None:
+    with pytest.raises(BadRequest, match=r"topology: 'ring'.*star"):
+        one_way_delay_ns("ring", 1, 1)

@@ -1,0 +1,247 @@
+"""Reading captures: files written by scapy and by hand, whole, cut short, damaged, and no captures at all."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import ARP, Dot1Q, Ether
+from scapy.packet import Raw
+from scapy.utils import wrpcap
+
+from analysis.pcap import ACK, SYN, read_pcap
+from topologies.units import BadRequest
+
+T0_NS = 1_700_000_000_123_456_789
+ISN = 2**32 - 2000  # every hand-made flow wraps
+
+
+def address(text: str) -> bytes:
+    return bytes(int(part) for part in text.split("."))
+
+
+def tcp_frame(
+    source: str, destination: str, seq: int, ack: int, payload: int = 0, sacks: int = 0, flags: int = ACK
+) -> bytes:
+    """An Ethernet, IPv4, TCP frame between "address:port" endpoints, timestamps and `sacks` SACK blocks
+    included."""
+    (src, sport), (dst, dport) = source.split(":"), destination.split(":")
+    options = bytes([1, 1, 8, 10]) + struct.pack(">II", 7, 9)
+    options += bytes([1, 1, 5, 2 + 8 * sacks]) + bytes(8 * sacks) if sacks else b""
+    offset = (20 + len(options)) // 4 << 4
+    tcp = (
+        struct.pack(">HHIIBBHHH", int(sport), int(dport), seq % 2**32, ack % 2**32, offset, flags, 500, 0, 0)
+        + options
+    )
+    total = 20 + len(tcp) + payload
+    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, total, 1, 0, 64, 6, 0, address(src), address(dst))
+    return bytes(12) + b"\x08\x00" + ip + tcp + bytes(payload)
+
+
+def pcap_bytes(
+    records: list[tuple[int, bytes]],
+    magic: int = 0xA1B23C4D,
+    order: str = "<",
+    snaplen: int = 100,
+    link_type: int = 1,
+) -> bytes:
+    """A capture file of (time in ns, frame) records."""
+    unit = 1 if magic == 0xA1B23C4D else 1000
+    out = [struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, snaplen, link_type)]
+    for time_ns, frame in records:
+        kept = frame[:snaplen]
+        out.append(
+            struct.pack(order + "IIII", *divmod(time_ns // unit, 10**9 // unit), len(kept), len(frame)) + kept
+        )
+    return b"".join(out)
+
+
+class Capture:
+    """A flow from `source` to h1 as its sender's capture shows it: segments and acknowledgements at times in
+    µs, places in bytes."""
+
+    def __init__(
+        self, source: str = "10.0.0.2:20000", destination: str = "10.0.0.1:5000", start_ns: int = T0_NS
+    ) -> None:
+        self.source, self.destination, self.start_ns = source, destination, start_ns
+        self.records: list[tuple[int, bytes]] = []
+
+    def send(self, at_us: float, start: int, payload: int = 1000) -> Capture:
+        frame = tcp_frame(self.source, self.destination, ISN + start, 1, payload)
+        self.records.append((self.start_ns + round(at_us * 1000), frame))
+        return self
+
+    def ack(self, at_us: float, place: int, sacks: int = 0) -> Capture:
+        frame = tcp_frame(self.destination, self.source, 1, ISN + place, 0, sacks)
+        self.records.append((self.start_ns + round(at_us * 1000), frame))
+        return self
+
+    def write(self, path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(pcap_bytes(self.records))
+        return path
+
+
+def test_fields_of_a_file_written_by_scapy(tmp_path: Path) -> None:
+    options = [
+        ("NOP", None),
+        ("NOP", None),
+        ("Timestamp", (11, 22)),
+        ("NOP", None),
+        ("NOP", None),
+        ("SAck", (1, 2, 3, 4)),
+    ]
+    tcp = TCP(sport=20000, dport=5000, seq=2**32 - 1, ack=77, flags="SA", window=4321, options=options)
+    frames = [
+        Ether() / IP(src="10.0.0.2", dst="10.1.2.3", tos=0b101110_11) / tcp / Raw(bytes(1300)),
+        Ether()
+        / Dot1Q(vlan=5)
+        / Dot1Q(vlan=6)
+        / IP(src="10.0.0.9", dst="10.0.0.1")
+        / TCP(sport=1, dport=2)
+        / Raw(b"xyz"),
+    ]
+    for place, frame in enumerate(frames):
+        frame.time = 1_700_000_000 + place
+    wrpcap(str(tmp_path / "scapy.pcap"), frames, nano=True)
+
+    packets = read_pcap(tmp_path / "scapy.pcap")
+
+    assert packets.time_ns.tolist() == [1_700_000_000 * 10**9, 1_700_000_001 * 10**9]
+    assert packets.wire_bytes.tolist() == [len(frame) for frame in frames]
+    assert packets.payload_bytes.tolist() == [1300, 3]
+    assert [packets.src_ip[0], packets.dst_ip[0], packets.src_ip[1]] == [0x0A000002, 0x0A010203, 0x0A000009]
+    assert [packets.ecn[0], packets.dscp[0]] == [3, 46]
+    assert [packets.sport[0], packets.dport[0], packets.sport[1]] == [20000, 5000, 1]
+    assert [packets.seq[0], packets.ack[0], packets.window[0]] == [2**32 - 1, 77, 4321]
+    assert packets.flags[0] == SYN | ACK
+    assert [packets.timestamp_value[0], packets.timestamp_echo[0], packets.sack_blocks[0]] == [11, 22, 2]
+    assert packets.sack_blocks[1] == 0
+    assert not packets.truncated
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(("magic", "resolution_ns"), [(0xA1B2C3D4, 1000), (0xA1B23C4D, 1)])
+def test_both_byte_orders_and_resolutions(tmp_path: Path, order: str, magic: int, resolution_ns: int) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap_bytes([(T0_NS, tcp_frame("1.2.3.4:5", "6.7.8.9:10", 3, 4, 50))], magic, order))
+    packets = read_pcap(path)
+    assert packets.time_ns.tolist() == [T0_NS // resolution_ns * resolution_ns]
+    assert packets.payload_bytes.tolist() == [50]
+
+
+def test_packets_that_are_not_tcp_are_kept_without_ports(tmp_path: Path) -> None:
+    udp = Ether() / IP(src="10.0.0.2", dst="10.0.0.1", proto=17) / UDP(sport=9, dport=9)
+    fragment = Ether() / IP(src="10.0.0.2", dst="10.0.0.1", frag=100, proto=6) / Raw(bytes(64))
+    wrpcap(str(tmp_path / "mixed.pcap"), [Ether() / ARP(), udp, fragment])
+    packets = read_pcap(tmp_path / "mixed.pcap")
+    assert packets.protocol.tolist() == [0, 17, 6]
+    assert packets.sport.tolist() == [0, 0, 0]
+    assert packets.payload_bytes.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("snaplen", "protocol", "sport", "timestamp"),
+    [(20, 0, 0, 0), (40, 6, 0, 0), (54, 6, 5, 0), (66, 6, 5, 7)],
+)
+def test_headers_cut_by_the_snaplen_are_zero(
+    tmp_path: Path, snaplen: int, protocol: int, sport: int, timestamp: int
+) -> None:
+    path = tmp_path / "short.pcap"
+    path.write_bytes(pcap_bytes([(T0_NS, tcp_frame("1.2.3.4:5", "6.7.8.9:10", 3, 4, 50))], snaplen=snaplen))
+    packets = read_pcap(path)
+    assert (packets.protocol[0], packets.sport[0], packets.timestamp_value[0]) == (protocol, sport, timestamp)
+
+
+def test_a_record_cut_off_at_the_end_is_left_out_and_said(tmp_path: Path) -> None:
+    whole = Capture().send(0, 0).send(1, 1000).write(tmp_path / "whole.pcap")
+    data = whole.read_bytes()
+    cut = tmp_path / "cut.pcap"
+    for missing in (1, 50, 99, 110):
+        cut.write_bytes(data[:-missing])
+        packets = read_pcap(cut)
+        assert (len(packets), packets.truncated) == (1, True)
+    assert (len(read_pcap(whole)), read_pcap(whole).truncated) == (2, False)
+
+
+def test_a_record_of_impossible_length_ends_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.pcap"
+    path.write_bytes(
+        pcap_bytes([(T0_NS, bytes(60))]) + struct.pack("<IIII", 0, 0, 2**31, 60) + bytes(400_000)
+    )
+    packets = read_pcap(path)
+    assert (len(packets), packets.truncated) == (1, True)
+
+
+def test_a_capture_without_packets(tmp_path: Path) -> None:
+    path = tmp_path / "none.pcap"
+    path.write_bytes(pcap_bytes([]))
+    packets = read_pcap(path)
+    assert (len(packets), packets.truncated) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "empty"),
+        (b"PK\x03\x04" + bytes(100), "504b0304"),
+        (b"\x4d\x3c\xb2\xa1\x02\x00", "6 bytes"),
+        (pcap_bytes([], link_type=113), "link type 113"),
+    ],
+)
+def test_a_file_that_is_no_ethernet_capture_is_named_with_what_was_found(
+    tmp_path: Path, content: bytes, found: str
+) -> None:
+    path = tmp_path / "stranger.bin"
+    path.write_bytes(content)
+    with pytest.raises(BadRequest, match=r"stranger.bin") as error:
+        read_pcap(path)
+    assert found in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match=r"nowhere.pcap"):
+        read_pcap(tmp_path / "nowhere.pcap")
+
+
+def test_more_records_than_one_chunk(tmp_path: Path) -> None:
+    count = 70_000
+    path = tmp_path / "long.pcap"
+    path.write_bytes(
+        pcap_bytes([(T0_NS + n, tcp_frame("1.2.3.4:5", "6.7.8.9:10", n, 4, n % 3)) for n in range(count)])
+    )
+    packets = read_pcap(path)
+    assert np.array_equal(packets.seq, np.arange(count))
+    assert np.array_equal(packets.payload_bytes, np.arange(count) % 3)
+    assert np.array_equal(packets.time_ns, T0_NS + np.arange(count))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    frames=st.lists(st.binary(max_size=120), max_size=6),
+    mutations=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=8),
+    cut=st.integers(0, 200),
+)
+def test_no_damage_raises_anything_but_a_bad_request(
+    tmp_path_factory: pytest.TempPathFactory, frames: list[bytes], mutations: list[tuple[int, int]], cut: int
+) -> None:
+    good = tcp_frame("1.2.3.4:5", "6.7.8.9:10", 3, 4, 5, sacks=2)
+    data = bytearray(pcap_bytes([(T0_NS, frame) for frame in [good, *frames, good]]))
+    for place, value in mutations:
+        data[place % len(data)] = value
+    path = tmp_path_factory.mktemp("damage") / "x.pcap"
+    path.write_bytes(bytes(data[: max(len(data) - cut, 0)]))
+    try:
+        packets = read_pcap(path)
+    except BadRequest:
+        return
+    assert (
+        len({len(getattr(packets, name)) for name in ("time_ns", "seq", "payload_bytes", "sack_blocks")}) == 1
+    )
+    assert (packets.payload_bytes >= 0).all()

@@ -1,0 +1,199 @@
+"""Summary, figures and report of small runs: the keys, the numbers, nothing that changes from call to call,
+nothing unescaped."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from analysis import summarize, text
+from analysis.plots import draw_all
+from analysis.report import page, write_report
+from analysis.run import Run
+from analysis.style import look
+from analysis.summary import write_summary
+from tests.unit.test_analysis_pcap import T0_NS
+from tests.unit.test_analysis_run import ROUND_US, make_run, measured
+
+DESIGN_KEYS = {
+    "experiment", "spec", "seed", "clock", "goodput_bps", "rounds", "ideal_seconds", "packets", "drops",
+    "retransmits", "timeouts", "stalls", "ecn_marks", "cnps", "pfc_pauses", "pfc_paused_s", "queue_bytes",
+    "verdict", "virtual_s", "wall_s", "packets_per_wall_s", "kernel",
+}  # fmt: skip
+FIGURES = ["queue", "goodput_rounds", "sequence", "goodput_senders", "timeline"]
+
+
+def sweep(path: Path) -> Run:
+    """A run with a case of another scheme and one with more senders."""
+    make_run(path / "cases" / "rto_1ms", {"label": "rto_1ms", "rto_min": "1ms"})
+    rounds = [{"start_ns": T0_NS, "end_ns": T0_NS + 2 * ROUND_US * 1000, "bytes": 24_000}]
+    make_run(path / "cases" / "droptail-n4", {"label": "droptail-n4", "senders": 4}, {"rounds": rounds})
+    return make_run(path)
+
+
+def test_the_summary_holds_the_keys_of_the_design(tmp_path: Path) -> None:
+    summary = summarize(make_run(tmp_path / "run"))
+    assert set(summary) >= DESIGN_KEYS | {
+        "comparison",
+        "buffer_fill_s",
+        "slowdown",
+        "drops_by_port",
+        "evidence",
+        "missing",
+    }
+
+
+def test_the_figures_of_a_run_worked_by_hand(tmp_path: Path) -> None:
+    summary = summarize(make_run(tmp_path / "run"))
+    seconds = ROUND_US / 1e6
+    ideal = 8 * (2 * (6000 + 5 * 66) + 1514) / 400e9 + 2.5e-6
+    assert summary["goodput_bps"] == pytest.approx(96_000 / seconds)
+    assert summary["rounds"] == [
+        {"seconds": pytest.approx(seconds), "goodput_bps": pytest.approx(96_000 / seconds)}
+    ]
+    assert summary["ideal_seconds"] == pytest.approx(ideal)
+    assert summary["slowdown"] == pytest.approx(seconds / ideal)
+    assert (summary["packets"], summary["retransmits"], summary["timeouts"]) == (14, 1, 1)
+    assert (summary["drops"], summary["drops_by_port"], summary["ecn_marks"]) == (1, {"leaf1-eth1": 1}, 3)
+    assert summary["queue_bytes"] == {"max": 3000, "p50": 1500, "p99": 3000}
+    assert summary["buffer_fill_s"] == pytest.approx(0.1e-6)
+    assert (summary["wall_s"], summary["packets_per_wall_s"]) == (0.5, 28.0)
+    assert [match["agrees"] for match in summary["kernel_counters"]] == [True, True, True, True]
+    assert (summary["verdict"], summary["kernel"], summary["seed"]) == ("incast collapse", "7.3.4", 1)
+
+
+def test_what_no_file_tells_is_none(tmp_path: Path) -> None:
+    facts = {**measured(), "flows": [], "rounds": []}
+    del facts["tcp"]
+    run = make_run(tmp_path / "run")
+    (run.path / "measured.json").write_text(json.dumps(facts))
+    summary = summarize(Run(run.path))
+    for key in (
+        "goodput_bps",
+        "slowdown",
+        "packets",
+        "retransmits",
+        "timeouts",
+        "packets_per_wall_s",
+        "cnps",
+    ):
+        assert summary[key] is None, key
+    assert summary["verdict"] == "not proven"
+
+
+def test_equal_files_give_equal_bytes(tmp_path: Path) -> None:
+    first, second = (sweep(tmp_path / name / "run") for name in ("a", "b"))
+    assert write_summary(first).read_bytes() == write_summary(second).read_bytes()
+    assert write_report(first).read_bytes() == write_report(second).read_bytes()
+    for name in FIGURES:
+        figure = Path("figures") / f"{name}.png"
+        assert (first.path / figure).read_bytes() == (second.path / figure).read_bytes()
+
+
+def test_one_row_per_case_and_the_run_itself_first(tmp_path: Path) -> None:
+    rows = summarize(sweep(tmp_path / "run"))["comparison"]
+    assert [(row["label"], row["scheme"], row["senders"]) for row in rows] == [
+        ("main", "droptail", 2),
+        ("droptail-n4", "droptail", 4),
+        ("rto_1ms", "droptail, RTOmin 1ms", 2),
+    ]
+    assert rows[1]["median_round_seconds"] == pytest.approx(2 * ROUND_US / 1e6)
+
+
+def test_every_figure_is_drawn_and_captioned(tmp_path: Path) -> None:
+    figures = draw_all(sweep(tmp_path / "run"))
+    assert [figure.name for figure in figures] == FIGURES
+    for figure in figures:
+        assert figure.path is not None
+        assert figure.path.read_bytes()[:4] == b"\x89PNG"
+        assert figure.title
+        assert figure.caption
+
+
+def test_a_figure_without_its_inputs_says_which(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    for file in [*(run.path / "pcap").iterdir(), run.path / "telemetry" / "queue.parquet"]:
+        file.unlink()
+    skipped = {figure.name: figure.reason for figure in draw_all(run) if figure.path is None}
+    assert skipped == {
+        "queue": "no queue samples of the hot port in the first round",
+        "sequence": "no flow stalled, or its sender's capture is missing",
+        "goodput_senders": "no sweep over senders in cases/",
+        "timeline": "no sender captures, or no finished round",
+    }
+    html = page(run, draw_all(run))
+    assert "Not drawn: queue (no queue samples" in html
+    assert html.count("<img") == 1
+
+
+def test_the_report_tells_the_finding_and_is_one_file(tmp_path: Path) -> None:
+    html = write_report(sweep(tmp_path / "run")).read_text()
+    assert "rounds take 201 ms where" in html
+    assert "incast collapse" in html
+    assert html.count('src="data:image/png;base64,') == 5
+    assert not re.search(r"<script|<link|@import|url\(|https?://", html)
+    assert "./run_experiment incast" in html
+    assert "$" not in html
+
+
+def test_nothing_from_a_run_directory_reaches_the_page_as_markup(tmp_path: Path) -> None:
+    evil = "<img src=x onerror=alert(1)>\"'&"
+    flows = [{**flow, "flow": evil + flow["flow"]} for flow in measured()["flows"]]
+    run = make_run(tmp_path / "run", {"label": evil, "experiment": evil, "jitter": evil}, {"flows": flows})
+    make_run(tmp_path / "run" / "cases" / "case", {"label": evil})
+    (run.path / "provenance.json").write_text(
+        json.dumps({"command": [evil], evil: {evil: [evil]}, "kernel": {}})
+    )
+    html = write_report(run).read_text()
+    assert "<img src=x" not in html
+    assert html.count("&lt;img src=x onerror=alert(1)&gt;") >= 8
+
+
+def test_a_label_is_never_a_formula(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {"label": r"$\frac{", "queue": r"$\sqrt{x$"})
+    assert all(figure.path for figure in draw_all(run) if figure.name != "goodput_senders")
+
+
+def test_a_run_without_rounds_still_makes_a_report(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    (run.path / "measured.json").write_text('{"format": 1, "complete": false, "rounds": []}')
+    html = write_report(Run(run.path)).read_text()
+    assert "no round was finished" in html
+    assert "the run was not completed" in html
+
+
+def test_schemes_keep_their_looks() -> None:
+    known = [look(scheme) for scheme in ("droptail", "droptail, RTOmin 1ms", "dctcp", "red")]
+    assert len(set(known)) == 4
+    assert look("something else") == look("something else")
+    assert look("something else") not in known
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.2079, "208 ms"),
+        (0.0003534, "353 µs"),
+        (1.9e-7, "190 ns"),
+        (1.5, "1.5 s"),
+        (0.0009999, "1 ms"),
+        (0.0, "0 ns"),
+        (None, "—"),
+        (1234.5, "1,234 s"),
+    ],
+)
+def test_seconds_as_people_read_them(value: float | None, expected: str) -> None:
+    assert text.seconds(value) == expected
+
+
+def test_other_quantities_as_people_read_them() -> None:
+    assert text.rate(646_037_477.3) == "646 Mb/s"
+    assert text.rate(400_000_000_000) == "400 Gb/s"
+    assert text.size(600_000) == "600 KB"
+    assert text.times(588.4) == "588x"
+    assert text.counted(1, "stall") == "1 stall"
+    assert text.counted(1200, "stall") == "1,200 stalls"
+    assert sorted(["h10", "h2", "n4-x", "n16-x"], key=text.natural) == ["h2", "h10", "n4-x", "n16-x"]

@@ -1,0 +1,251 @@
+"""Makes a Topo real: Mininet's objects over namespaces, links, queues and switches that are built in batches.
+
+Mininet starts a shell for each node and several commands for each link; at 1,024 hosts that is minutes. Here nodes are Mininet nodes (`cmd`,
+`popen`, `pingAll`, the `mininet>` prompt), but their shells start when first used, and everything below them is made by netlink.
+The only module that imports mininet.net.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from mininet.link import Intf, Link
+from mininet.net import Mininet
+from mininet.node import Host, Node, Switch
+from mininet.topo import Topo
+
+from topologies import hosts, namespaces, qdisc
+from topologies.netlink import Netlink, Port, delete_link, link_up, new_address, new_subnet_route, new_veth
+from topologies.openvswitch import Bridge, OpenVSwitch
+from topologies.profiles import HostProfile, LinkProfile, SwitchProfile
+
+SUBNET, PREFIX_LENGTH = "10.0.0.0", 8
+_LOOPBACK_INDEX = 1
+
+
+def host_address(index: int) -> str:
+    """IPv4 address of host number `index` (from 1): 10.0.0.1 to 10.255.255.254."""
+    return socket.inet_ntoa((int.from_bytes(socket.inet_aton(SUBNET), "big") + index).to_bytes(4, "big"))
+
+
+class LazyShell:
+    """A Mininet node that has no process until a command is given to it."""
+
+    namespace_name: str | None = None
+
+    def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 (Mininet's name)
+        """Called by Mininet at birth: too early."""
+
+    def shell_now(self) -> None:
+        """Start the shell if it is not running."""
+        if self.shell is None:
+            inside, self.inNamespace = self.inNamespace, False  # the namespace exists: the shell enters it, instead of making one
+            try:
+                Node.startShell(self)
+            finally:
+                self.inNamespace = inside
+
+    def enter_command(self) -> list[str]:
+        """Words that run the command behind them in this node's namespace."""
+        return ["nsenter", f"--net=/run/netns/{self.namespace_name}", "--"] if self.namespace_name else []
+
+    def _popen(self, cmd: list[str], **params: Any) -> Any:
+        return super()._popen(self.enter_command() + cmd if cmd[0] == "mnexec" else cmd, **params)  # type: ignore[misc]
+
+    def sendCmd(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802
+        """As Mininet's, with a shell."""
+        self.shell_now()
+        return super().sendCmd(*args, **kwargs)  # type: ignore[misc]
+
+    def cmd(self, *args: Any, **kwargs: Any) -> Any:
+        """As Mininet's, with a shell."""
+        self.shell_now()
+        return super().cmd(*args, **kwargs)  # type: ignore[misc]
+
+    def popen(self, *args: Any, **kwargs: Any) -> Any:
+        """As Mininet's; needs no shell."""
+        kwargs.setdefault("mncmd", self.enter_command())
+        return super().popen(*args, **kwargs)  # type: ignore[misc]
+
+
+class FabricHost(LazyShell, Host):  # type: ignore[misc]
+    """A host: a network namespace with interface eth0."""
+
+
+class FabricSwitch(LazyShell, Switch):  # type: ignore[misc]
+    """A switch: one bridge of the fabric's Open vSwitch, in the root namespace."""
+
+    def start(self, controllers: list[Any]) -> None:
+        """Nothing to do: all bridges are created in one transaction."""
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803
+        """Nothing but the shell: links and bridges go with the fabric."""
+        self.terminate()
+
+
+class FabricIntf(Intf):  # type: ignore[misc]
+    """An interface that netlink configures; Mininet's commands for it are left out."""
+
+    def config(self, **params: Any) -> dict[str, Any]:
+        """Nothing to run."""
+        return {}
+
+
+class FabricLink(Link):  # type: ignore[misc]
+    """A link described by a LinkProfile; hosts' ends are called eth0, eth1 ..., switches' leaf1-eth3."""
+
+    def __init__(self, node1: Any, node2: Any, profile: LinkProfile | None = None, **params: Any) -> None:
+        if profile is None:
+            raise ValueError(f"link {node1}-{node2} has no LinkProfile")
+        self.profile = profile
+        super().__init__(node1, node2, fast=True, **{**params, "intf": FabricIntf})
+
+    def intfName(self, node: Any, n: int) -> str:  # noqa: N802
+        """Interface name of end `n` of `node`."""
+        return f"eth{n}" if node.inNamespace else f"{node.name}-eth{n}"
+
+    @classmethod
+    def makeIntfPair(cls, *args: Any, **kwargs: Any) -> None:  # noqa: N802
+        """Nothing: all links are made in one batch."""
+
+    def stop(self) -> None:
+        """Nothing: links go with the fabric."""
+
+
+class Fabric(Mininet):  # type: ignore[misc]
+    """A running fabric; made by `emulate`."""
+
+    inited = True  # Mininet's own initialisation tunes the whole machine by a dozen processes
+
+    def __init__(self, topo: Topo, host_profile: HostProfile, prefix: str = "") -> None:
+        self.host_profile, self.prefix = host_profile, prefix
+        self.namespaces: dict[str, int] = {}
+        self._netlinks: dict[str, Netlink] = {}
+        self._cleanup = ExitStack()
+        self._root = self._cleanup.enter_context(Netlink())
+        super().__init__(topo=topo, switch=FabricSwitch, host=FabricHost, link=FabricLink, controller=None, autoSetMacs=True, build=False)
+
+    def configHosts(self) -> None:  # noqa: N802
+        """Called by Mininet's build once the objects exist: make them real."""
+        hosts.apply_sysctls({"rmem_max": str(hosts.SOCKET_BUFFER_BYTES), "wmem_max": str(hosts.SOCKET_BUFFER_BYTES)}, below="net/core")
+        for host in self.hosts:
+            self._make_namespace(host)
+        self._root.execute(self._veths())
+        for index, host in enumerate(self.hosts, start=1):
+            self._configure_host(host, index)
+        self._configure_switches()
+        self._verify()
+
+    def _make_namespace(self, host: FabricHost) -> None:
+        host.namespace_name = self.prefix + host.name
+        self.namespaces[host.name] = namespaces.create(host.namespace_name)
+        self._cleanup.callback(namespaces.remove, host.namespace_name)
+        self._cleanup.callback(os.close, self.namespaces[host.name])
+
+    def _veths(self) -> Iterator[Any]:
+        for number, link in enumerate(self.links, start=1):
+            ends = [self._port(intf, number, side) for side, intf in enumerate((link.intf1, link.intf2))]
+            yield new_veth(ends[0], ends[1], link.profile.mtu_bytes)
+
+    def _port(self, intf: FabricIntf, number: int, side: int) -> Port:
+        """Host MACs follow the host's number (00:00:00:00:00:05 is h5), switch ports' are locally administered."""
+        node = intf.node
+        intf.mac = node.params["mac"] if node.inNamespace else f"02:{side:02x}:{number.to_bytes(4, 'big').hex(':')}"
+        return Port(intf.name, intf.mac, self.namespaces.get(node.name))
+
+    def _configure_host(self, host: FabricHost, index: int) -> None:
+        intf = host.defaultIntf()
+        intf.ip, intf.prefixLen = host_address(index), PREFIX_LENGTH
+        rto_min_ms = self.host_profile.rto_min_ns // 1_000_000
+        with namespaces.entered(self.namespaces[host.name]):
+            self._netlinks[host.name] = netlink = self._cleanup.enter_context(Netlink())
+            host.ifindex = socket.if_nametoindex(intf.name)
+            hosts.offloads_off([intf.name])
+            hosts.apply_sysctls(hosts.tcp_sysctls(self.host_profile))
+        netlink.execute([
+            link_up(_LOOPBACK_INDEX),
+            link_up(host.ifindex),
+            new_address(host.ifindex, intf.ip, PREFIX_LENGTH),
+            new_subnet_route(host.ifindex, SUBNET, PREFIX_LENGTH, rto_min_ms),
+            *qdisc.install(host.ifindex, qdisc.nic(intf.link.profile)),
+        ])  # fmt: skip
+
+    def _configure_switches(self) -> None:
+        """Ports join their bridges before they get queues: Open vSwitch deletes the root qdisc of a port that it is given."""
+        folder = Path(tempfile.mkdtemp(prefix="fabriclab-ovs-"))
+        self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+        self.openvswitch = self._cleanup.enter_context(OpenVSwitch(folder / "run"))
+        ports = list(self.switch_ports())
+        hosts.offloads_off(intf.name for intf, _ in ports)
+        self.openvswitch.create([
+            Bridge(switch.name, int(switch.dpid, 16), {number: intf.name for number, intf in switch.intfs.items() if intf.name != "lo"})
+            for switch in self.switches
+        ])  # fmt: skip
+        self.port_index = {intf.name: socket.if_nametoindex(intf.name) for intf, _ in ports}
+        self._cleanup.callback(self._delete_links)
+        self._root.execute(
+            request
+            for intf, profile in ports
+            for request in (
+                link_up(self.port_index[intf.name]),
+                *qdisc.install(self.port_index[intf.name], qdisc.switch_port(intf.link.profile, profile)),
+            )
+        )
+
+    def switch_ports(self) -> Iterator[tuple[FabricIntf, SwitchProfile]]:
+        """Every switch port with its switch's profile."""
+        for switch in self.switches:
+            for intf in switch.intfList():
+                if intf.name != "lo":
+                    yield intf, switch.params["profile"]
+
+    def _delete_links(self) -> None:
+        """Of each link the switch's end (both ends go together); links are stored host first."""
+        self._root.execute(delete_link(self.port_index[link.intf2.name]) for link in self.links)
+
+    def _verify(self) -> None:
+        """Compare every queue with what was asked for; a fabric that differs is not run."""
+        got = qdisc.read_all(self._root)
+        lines = [
+            f"{intf.name}: {line}"
+            for intf, profile in self.switch_ports()
+            for line in qdisc.differences(qdisc.switch_port(intf.link.profile, profile), got.get(self.port_index[intf.name], []), intf.link.profile)
+        ]
+        for host in self.hosts:
+            link = host.defaultIntf().link.profile
+            lines += [f"{host.name}: {line}" for line in qdisc.differences(qdisc.nic(link), self.host_qdiscs(host.name), link)]
+        if lines:
+            raise RuntimeError(f"queues are not as asked: {'; '.join(lines[:3])}" + (f" and {len(lines) - 3} more" if len(lines) > 3 else ""))
+
+    def host_qdiscs(self, name: str) -> list[qdisc.Qdisc]:
+        """The NIC's queue stack of a host as the kernel holds it now."""
+        return qdisc.read(self._netlinks[name], self.nameToNode[name].ifindex)
+
+    def port_qdiscs(self) -> dict[str, list[qdisc.Qdisc]]:
+        """Interface name -> queue stack of every switch port as the kernel holds it now."""
+        by_index = qdisc.read_all(self._root)
+        return {name: by_index.get(index, []) for name, index in self.port_index.items()}
+
+    def stop(self) -> None:
+        """Remove everything this fabric made, and nothing else."""
+        for node in (*self.hosts, *self.switches):
+            node.terminate()
+        self._cleanup.close()
+
+
+@contextmanager
+def emulate(topo: Topo, host_profile: HostProfile, prefix: str = "") -> Iterator[Fabric]:
+    """A running fabric of `topo` whose links and switches carry profiles; everything is removed at the end. Needs root (the lab's will do)."""
+    fabric = Fabric(topo, host_profile, prefix)
+    try:
+        fabric.build()
+        yield fabric
+    finally:
+        fabric.stop()

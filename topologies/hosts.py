@@ -1,0 +1,50 @@
+"""What makes a namespace a host: its TCP, set in the namespace's own sysctls, and interfaces without offloads."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import socket
+import struct
+from collections.abc import Iterable
+
+from topologies.profiles import HostProfile
+
+_SIOCETHTOOL = 0x8946
+_ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x1F, 0x24, 0x2C
+# Room for any window of the lab's bandwidth-delay products; the socket's own limits still apply.
+_TCP_BUFFER = "4096 1048576 67108864"
+SOCKET_BUFFER_BYTES = 64 << 20
+
+
+def tcp_sysctls(profile: HostProfile) -> dict[str, str]:
+    """sysctl -> value below net/ipv4 (Documentation/networking/ip-sysctl.rst)."""
+    return {
+        "tcp_congestion_control": profile.cc,
+        "tcp_sack": str(int(profile.sack)),
+        "tcp_early_retrans": "3" if profile.tlp else "0",  # tail loss probe, RFC 8985 section 7
+        "tcp_recovery": "1" if profile.rack else "0",  # RACK, RFC 8985
+        "tcp_ecn": "1" if profile.ecn else "0",
+        "tcp_no_metrics_save": "1",  # a connection must not inherit what an earlier one learned
+        "tcp_rmem": _TCP_BUFFER,
+        "tcp_wmem": _TCP_BUFFER,
+    }
+
+
+def apply_sysctls(values: dict[str, str], below: str = "net/ipv4") -> None:
+    """Write sysctls in the current network namespace; raises OSError naming the one that the kernel refuses."""
+    for name, value in values.items():
+        try:
+            with open(f"/proc/sys/{below}/{name}", "w") as knob:
+                knob.write(value)
+        except OSError as error:
+            raise OSError(error.errno, f"sysctl {below}/{name} = {value}: {error.strerror}") from error
+
+
+def offloads_off(interfaces: Iterable[str]) -> None:
+    """Turn TSO, GSO and GRO off: on a packet-level testbed a packet is a packet (linux/ethtool.h)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for interface in interfaces:
+            for command in (_ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO):
+                value = ctypes.create_string_buffer(struct.pack("=II", command, 0))
+                fcntl.ioctl(control, _SIOCETHTOOL, struct.pack("16sP16x", interface.encode(), ctypes.addressof(value)))

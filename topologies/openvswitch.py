@@ -1,0 +1,86 @@
+"""One private Open vSwitch for all bridges of a fabric: its own run directory, database and daemons; one already on the host is never touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
+_DAEMONS = ("ovs-vswitchd", "ovsdb-server")
+_STOP_WAIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """One switch: bridge name, 64-bit datapath id, and its port interfaces by OpenFlow port number."""
+
+    name: str
+    dpid: int
+    ports: dict[int, str]
+
+
+class OpenVSwitch:
+    """The daemons of one fabric, as a context manager; `folder` holds the database, sockets, process numbers and logs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._socket = f"unix:{folder}/db.sock"
+
+    def __enter__(self) -> OpenVSwitch:
+        self.folder.mkdir(parents=True)
+        database = str(self.folder / "conf.db")
+        self._call("ovsdb-tool", "create", database, str(_SCHEMA))
+        self._call("ovsdb-server", database, f"--remote=p{self._socket}", *self._daemon_options("ovsdb-server"))
+        self.configure(["init"], wait=False)
+        # One core: more threads would only add switches between them.
+        self.configure(["set", "Open_vSwitch", ".", "other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1"], wait=False)
+        self._call("ovs-vswitchd", self._socket, *self._daemon_options("ovs-vswitchd"))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for daemon in _DAEMONS:
+            self._stop(self.folder / f"{daemon}.pid")
+
+    def create(self, bridges: Sequence[Bridge]) -> None:
+        """All bridges with all ports in one transaction; each is a learning switch until a controller says otherwise."""
+        words: list[str] = []
+        for bridge in bridges:
+            words += ["--", "add-br", bridge.name, "--", "set", "bridge", bridge.name, f"other-config:datapath-id={bridge.dpid:016x}",
+                      "other-config:disable-in-band=true", "fail_mode=standalone"]  # fmt: skip
+            for number, interface in bridge.ports.items():
+                words += ["--", "add-port", bridge.name, interface, "--", "set", "interface", interface, f"ofport_request={number}"]
+        self.configure(words)
+
+    def configure(self, words: Sequence[str], wait: bool = True) -> str:
+        """One ovs-vsctl transaction; returns what it prints."""
+        return self._call("ovs-vsctl", f"--db={self._socket}", *([] if wait else ["--no-wait"]), *words)
+
+    def version(self) -> str:
+        """Version of the running switch."""
+        return self._call("ovs-vswitchd", "--version").splitlines()[0].split()[-1]
+
+    def _daemon_options(self, name: str) -> list[str]:
+        return ["--detach", "--no-chdir", f"--pidfile={self.folder}/{name}.pid", f"--log-file={self.folder}/{name}.log",
+                f"--unixctl={self.folder}/{name}.ctl"]  # fmt: skip
+
+    def _call(self, *words: str) -> str:
+        done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OVS_RUNDIR": str(self.folder)})
+        if done.returncode:
+            raise RuntimeError(f"{words[0]} failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}")
+        return done.stdout
+
+    @staticmethod
+    def _stop(pidfile: Path) -> None:
+        try:
+            pid = int(pidfile.read_text())
+            os.kill(pid, signal.SIGTERM)
+        except (FileNotFoundError, ValueError, ProcessLookupError):
+            return
+        deadline_s = time.monotonic() + _STOP_WAIT_S
+        while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline_s:
+            time.sleep(0.005)

@@ -1,0 +1,342 @@
+"""From profile to queue: builds the queue stack of a switch port or a NIC by netlink, and reads it back. Nothing else speaks netlink to qdiscs.
+
+A switch egress port (handles fixed, so that telemetry finds them):
+
+    1: netem   link and pipeline delay; its limit never binds, because delay is not buffer
+     2: tbf    line rate, burst of one frame
+      3: prio  by DSCP: 3:1 control, 3:2 lossless, 3:3 lossy
+       3:1  4: bfifo
+       3:2  5: red (marks only) > 6: plug (holds the class while it is paused)
+       3:3  7: red (marks only) > 8: bfifo (tail drop at the configured bytes); no red without marking
+
+A NIC: 1: netem > 2: tbf > 3: bfifo. Rates count frames as Linux does: with the Ethernet header, without FCS, preamble and gap.
+
+Sources: net/sched/sch_{netem,tbf,prio,fifo,red,plug}.c and linux/pkt_sched.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Union
+
+from topologies.netlink import (
+    NLM_F_CREATE,
+    NLM_F_DUMP,
+    NLM_F_ECHO,
+    NLM_F_EXCL,
+    RTM_GETQDISC,
+    RTM_NEWQDISC,
+    RTM_NEWTFILTER,
+    Netlink,
+    Request,
+    attribute,
+    attributes,
+    nested,
+    number,
+    text,
+)
+from topologies.profiles import LinkProfile, Marking, SwitchProfile
+
+ROOT = 0xFFFFFFFF
+NETEM, TBF, PRIO, CONTROL, LOSSLESS_RED, LOSSLESS, LOSSY_RED, LOSSY = (handle << 16 for handle in range(1, 9))
+NIC_QUEUE = PRIO
+CONTROL_DSCP, LOSSLESS_DSCP = 48, 26
+DELAY_LINE_PACKETS = 10_000_000
+NIC_QUEUE_BYTES = 1 << 30
+CONTROL_QUEUE_BYTES = 1 << 20
+
+_TCA_KIND, _TCA_OPTIONS, _TCA_STATS2 = 1, 2, 7
+_TCM = struct.Struct("=BxxxiIII")
+
+Value = Union[int, float, str, bool]
+
+
+@dataclass(frozen=True)
+class Qdisc:
+    """One queueing discipline as asked for or as read back; handles are 32-bit (major << 16 | minor)."""
+
+    kind: str
+    handle: int
+    parent: int
+    options: dict[str, Value] = field(default_factory=dict)
+    statistics: dict[str, int] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, object]:
+        """Plain values for a run directory; handles in tc's notation ("7:", "3:3")."""
+        return {"kind": self.kind, "handle": _handle_text(self.handle), "parent": _handle_text(self.parent), "options": self.options,
+                **self.statistics}  # fmt: skip
+
+
+def _handle_text(handle: int) -> str:
+    if handle == ROOT:
+        return "root"
+    minor = handle & 0xFFFF
+    return f"{handle >> 16:x}:{minor:x}" if minor else f"{handle >> 16:x}:"
+
+
+def burst_bytes(link: LinkProfile) -> int:
+    """One frame, and what passes in the nanosecond that rounding may cost: less could never be sent, more is no line."""
+    return link.frame_bytes + link.rate_bps // 8_000_000_000 + 1
+
+
+def switch_port(link: LinkProfile, switch: SwitchProfile) -> tuple[Qdisc, ...]:
+    """The stack of a switch egress port."""
+    return (
+        *_line(link, link.delay_ns + switch.delay_ns),
+        Qdisc("prio", PRIO, TBF | 1, {"bands": 3, "default_band": 2}),
+        Qdisc("bfifo", CONTROL, PRIO | 1, {"limit_bytes": CONTROL_QUEUE_BYTES}),
+        *_marked(Qdisc("plug", LOSSLESS, PRIO | 2, {"limit_bytes": switch.buffer_bytes}), LOSSLESS_RED, switch),
+        *_marked(Qdisc("bfifo", LOSSY, PRIO | 3, {"limit_bytes": switch.buffer_bytes}), LOSSY_RED, switch),
+    )
+
+
+def nic(link: LinkProfile) -> tuple[Qdisc, ...]:
+    """The stack of a host's NIC: it delays and paces, and never drops."""
+    return (*_line(link, link.delay_ns), Qdisc("bfifo", NIC_QUEUE, TBF | 1, {"limit_bytes": NIC_QUEUE_BYTES}))
+
+
+def _line(link: LinkProfile, delay_ns: int) -> tuple[Qdisc, Qdisc]:
+    return (
+        Qdisc("netem", NETEM, ROOT, {"delay_ns": delay_ns, "limit_packets": DELAY_LINE_PACKETS}),
+        Qdisc("tbf", TBF, NETEM | 1, {"rate_bps": link.rate_bps, "burst_bytes": burst_bytes(link)}),
+    )
+
+
+def _marked(queue: Qdisc, red_handle: int, switch: SwitchProfile) -> tuple[Qdisc, ...]:
+    """`queue` behind a marker, or alone when the switch does not mark."""
+    if switch.marking is None:
+        return (queue,)
+    options = _red_options(switch.marking, switch.buffer_bytes)
+    return (Qdisc("red", red_handle, queue.parent, options), replace(queue, parent=red_handle | 1))
+
+
+def _red_options(marking: Marking, buffer_bytes: int) -> dict[str, Value]:
+    return {"kmin_bytes": marking.kmin_bytes, "kmax_bytes": marking.kmax_bytes, "pmax": marking.pmax, "limit_bytes": buffer_bytes,
+            "ecn": not marking.drop}  # fmt: skip
+
+
+def install(ifindex: int, stack: tuple[Qdisc, ...]) -> Iterator[Request]:
+    """Requests that build `stack` on an interface, for `Netlink.execute`."""
+    for qdisc in stack:
+        yield _new(ifindex, qdisc)
+        if qdisc.kind == "plug":
+            yield plug(ifindex, _PLUG_RELEASE_INDEFINITE)
+        if qdisc.kind == "prio":
+            yield _classify(ifindex, CONTROL_DSCP, 1)
+            yield _classify(ifindex, LOSSLESS_DSCP, 2)
+
+
+def _tc_message(ifindex: int, handle: int, parent: int, info: int = 0) -> bytes:
+    return _TCM.pack(0, ifindex, handle, parent, info)
+
+
+def _new(ifindex: int, qdisc: Qdisc) -> Request:
+    body = _tc_message(ifindex, qdisc.handle, qdisc.parent) + text(_TCA_KIND, qdisc.kind) + _FORMATS[qdisc.kind].encode(qdisc.options)
+    return Request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, body, f"add {qdisc.kind} {_handle_text(qdisc.handle)} to interface {ifindex}")
+
+
+def _classify(ifindex: int, dscp: int, band: int) -> Request:
+    """A u32 filter: packets of `dscp` to prio band `band` (net/sched/cls_u32.c)."""
+    ethertype_ip = 0x0800
+    key = struct.pack("!II", 0x00FC0000, dscp << 18) + struct.pack("=ii", 0, 0)
+    selector = struct.pack("=BBBxHHhhI", 1, 0, 1, 0, 0, 0, 0, 0) + key
+    body = _tc_message(ifindex, 0, PRIO, band << 16 | struct.unpack("=H", struct.pack("!H", ethertype_ip))[0]) + text(_TCA_KIND, "u32")
+    body += nested(_TCA_OPTIONS, number(1, PRIO | band), attribute(5, selector))
+    return Request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, body, f"classify DSCP {dscp} on interface {ifindex}")
+
+
+def plug(ifindex: int, action: int) -> Request:
+    """Hold (TCQ_PLUG_BUFFER) or release the lossless class of a port."""
+    body = _tc_message(ifindex, LOSSLESS, 0) + text(_TCA_KIND, "plug") + attribute(_TCA_OPTIONS, struct.pack("=iI", action, 0))
+    return Request(RTM_NEWQDISC, 0, body, f"plug action {action} on interface {ifindex}")
+
+
+class _Netem:
+    """struct tc_netem_qopt, TCA_NETEM_LATENCY64."""
+
+    @staticmethod
+    def encode(options: dict[str, Value]) -> bytes:
+        qopt = struct.pack("=6I", 0, int(options["limit_packets"]), 0, 0, 0, 0)
+        return attribute(_TCA_OPTIONS, qopt + attribute(_NETEM_LATENCY64, struct.pack("=q", int(options["delay_ns"]))))
+
+    @staticmethod
+    def decode(data: bytes) -> dict[str, Value]:
+        latency = attributes(data[24:])[_NETEM_LATENCY64]
+        return {"delay_ns": struct.unpack("=q", latency)[0], "limit_packets": struct.unpack_from("=I", data, 4)[0]}
+
+
+class _Tbf:
+    """struct tc_tbf_qopt, TCA_TBF_RATE64, TCA_TBF_BURST. The queue is the child's, so the limit is 0."""
+
+    @staticmethod
+    def encode(options: dict[str, Value]) -> bytes:
+        rate_bytes_ps = int(options["rate_bps"]) // 8
+        ethernet = 1  # link layer: no rate table wanted
+        spec = struct.pack("=BBHhHI", 0, ethernet, 0, 0, 0, min(rate_bytes_ps, 0xFFFFFFFF))
+        qopt = spec + bytes(12) + struct.pack("=III", 0, 0, 0)
+        return nested(_TCA_OPTIONS, attribute(_TBF_PARMS, qopt), attribute(_TBF_RATE64, struct.pack("=Q", rate_bytes_ps)),
+                      number(_TBF_BURST, int(options["burst_bytes"])))  # fmt: skip
+
+    @staticmethod
+    def decode(data: bytes) -> dict[str, Value]:
+        found = attributes(data)
+        rate_bytes_ps = struct.unpack_from("=I", found[_TBF_PARMS], 8)[0]
+        if _TBF_RATE64 in found:
+            rate_bytes_ps = struct.unpack("=Q", found[_TBF_RATE64])[0]
+        ticks = struct.unpack_from("=I", found[_TBF_PARMS], 28)[0]
+        return {"rate_bps": rate_bytes_ps * 8, "burst_bytes": ticks * _TICK_NS * rate_bytes_ps // 10**9}
+
+
+class _Prio:
+    """struct tc_prio_qopt: every priority to the default band, the filters decide otherwise."""
+
+    @staticmethod
+    def encode(options: dict[str, Value]) -> bytes:
+        return attribute(_TCA_OPTIONS, struct.pack("=i16B", int(options["bands"]), *[int(options["default_band"])] * 16))
+
+    @staticmethod
+    def decode(data: bytes) -> dict[str, Value]:
+        bands, *priomap = struct.unpack_from("=i16B", data)
+        return {"bands": bands, "default_band": priomap[0]}
+
+
+class _Bfifo:
+    """struct tc_fifo_qopt."""
+
+    @staticmethod
+    def encode(options: dict[str, Value]) -> bytes:
+        return attribute(_TCA_OPTIONS, struct.pack("=I", int(options["limit_bytes"])))
+
+    @staticmethod
+    def decode(data: bytes) -> dict[str, Value]:
+        return {"limit_bytes": struct.unpack_from("=I", data)[0]}
+
+
+class _Plug:
+    """struct tc_plug_qopt; the kernel tells nothing back."""
+
+    @staticmethod
+    def encode(options: dict[str, Value]) -> bytes:
+        return attribute(_TCA_OPTIONS, struct.pack("=iI", _PLUG_LIMIT, int(options["limit_bytes"])))
+
+    @staticmethod
+    def decode(data: bytes) -> dict[str, Value]:
+        return {}
+
+
+class _Red:
+    """struct tc_red_qopt with Wlog 0 and a table of 31s: the average that RED looks at is then the instantaneous queue.
+
+    Linux spaces random marks uniformly (Floyd and Jacobson's method 2), which doubles the probability asked for; `controller.marking`
+    corrects for it. Packets that cannot carry a mark are queued (TC_RED_NODROP), only the tail drops.
+    """
+
+    @staticmethod
+    def encode(options: dict[str, Value]) -> bytes:
+        flags = (_RED_ECN | _RED_NODROP) if options["ecn"] else 0
+        qopt = struct.pack("=IIIBBBB", int(options["limit_bytes"]), int(options["kmin_bytes"]), int(options["kmax_bytes"]), 0, 0, 0, 0)
+        return nested(_TCA_OPTIONS, attribute(_RED_PARMS, qopt), attribute(_RED_STAB, bytes([31]) * 256),
+                      number(_RED_MAX_P, _probability(float(options["pmax"]))),
+                      attribute(_RED_FLAGS, struct.pack("=II", flags, _RED_ECN | _RED_NODROP)))  # fmt: skip
+
+    @staticmethod
+    def decode(data: bytes) -> dict[str, Value]:
+        found = attributes(data)
+        limit, kmin, kmax = struct.unpack_from("=III", found[_RED_PARMS])
+        flags = struct.unpack_from("=I", found[_RED_FLAGS])[0] if _RED_FLAGS in found else found[_RED_PARMS][15]
+        pmax = struct.unpack("=I", found[_RED_MAX_P])[0] / 2**32
+        return {"kmin_bytes": kmin, "kmax_bytes": kmax, "pmax": pmax, "limit_bytes": limit, "ecn": bool(flags & _RED_ECN)}
+
+
+def _probability(value: float) -> int:
+    return min(round(value * 2**32), 2**32 - 1)
+
+
+_NETEM_LATENCY64 = 10
+_TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
+_TICK_NS = 64  # PSCHED_SHIFT 6: the kernel tells times in units of 64 ns
+_RED_PARMS, _RED_STAB, _RED_MAX_P, _RED_FLAGS = 1, 2, 3, 4
+_RED_ECN, _RED_NODROP = 1, 8
+_PLUG_RELEASE_INDEFINITE, _PLUG_LIMIT = 2, 3
+_FORMATS = {"netem": _Netem, "tbf": _Tbf, "prio": _Prio, "bfifo": _Bfifo, "plug": _Plug, "red": _Red}
+
+
+def read(netlink: Netlink, ifindex: int) -> list[Qdisc]:
+    """Every qdisc of one interface with its options and counters, as the kernel tells them."""
+    return read_all(netlink).get(ifindex, [])
+
+
+def read_all(netlink: Netlink) -> dict[int, list[Qdisc]]:
+    """Every qdisc of the netlink socket's namespace by interface index."""
+    found: dict[int, list[Qdisc]] = {}
+    for body in netlink.query(Request(RTM_GETQDISC, NLM_F_DUMP, _tc_message(0, 0, 0), "list qdiscs")):
+        ifindex, qdisc = _decode(body)
+        if qdisc.kind in _FORMATS:
+            found.setdefault(ifindex, []).append(qdisc)
+    return found
+
+
+def _decode(body: bytes) -> tuple[int, Qdisc]:
+    _, ifindex, handle, parent, _ = _TCM.unpack_from(body)
+    found = attributes(body[_TCM.size :])
+    kind = found[_TCA_KIND].rstrip(b"\0").decode()
+    options = _FORMATS[kind].decode(found.get(_TCA_OPTIONS, b"")) if kind in _FORMATS else {}
+    return ifindex, Qdisc(kind, handle, parent, options, _statistics(kind, found.get(_TCA_STATS2, b"")))
+
+
+def _statistics(kind: str, data: bytes) -> dict[str, int]:
+    """TCA_STATS2: gnet_stats_basic, gnet_stats_queue, and RED's own (tc_red_xstats)."""
+    found = attributes(data)
+    count, = struct.unpack_from("=Q", found.get(1, bytes(8)))
+    packets = struct.unpack_from("=Q" if 8 in found else "=I", found[8] if 8 in found else found.get(1, bytes(16)), 0 if 8 in found else 8)[0]
+    queued, backlog, drops, _, overlimits = struct.unpack_from("=5I", found.get(3, bytes(20)))
+    values = {"bytes": count, "packets": packets, "drops": drops, "overlimits": overlimits, "backlog_packets": queued, "backlog_bytes": backlog}
+    if kind == "red" and 4 in found:
+        values["early"], _, _, values["marked"] = struct.unpack_from("=4I", found[4])
+    return values
+
+
+def differences(asked: tuple[Qdisc, ...], got: list[Qdisc], link: LinkProfile) -> list[str]:
+    """What the kernel holds against what was asked: one line per difference, empty when the stack is as wanted."""
+    by_handle = {qdisc.handle: qdisc for qdisc in got}
+    lines = []
+    for qdisc in asked:
+        real = by_handle.get(qdisc.handle)
+        if real is None or real.kind != qdisc.kind or (real.parent != qdisc.parent):
+            lines.append(f"{qdisc.kind} {_handle_text(qdisc.handle)} at {_handle_text(qdisc.parent)} is missing")
+            continue
+        lines += [
+            f"{qdisc.kind} {_handle_text(qdisc.handle)}: {name} is {real.options[name]}, asked {value}"
+            for name, value in qdisc.options.items()
+            if name in real.options and not _close(name, value, real.options[name], link)
+        ]
+    return lines
+
+
+def _close(name: str, asked: Value, real: Value, link: LinkProfile) -> bool:
+    """Equal, but for what the kernel tells in coarse units: TBF's burst in ticks of 64 ns, probabilities in 2^-32."""
+    if name == "burst_bytes":
+        return abs(int(asked) - int(real)) <= link.rate_bps * _TICK_NS // 8_000_000_000 + 1
+    if name == "pmax":
+        return abs(float(asked) - float(real)) < 1e-6
+    return asked == real
+
+
+class Probe:
+    """Reads one qdisc again and again with as little work as possible: one prepared request, fixed fields picked from the answer."""
+
+    def __init__(self, ifindex: int, handle: int) -> None:
+        self._netlink = Netlink()
+        self._request = Request(RTM_GETQDISC, NLM_F_ECHO, _tc_message(ifindex, handle, 0), f"read qdisc {_handle_text(handle)}")
+
+    def read(self) -> tuple[int, int, int, int]:
+        """Queue in bytes and packets, drops and marks since the qdisc was made."""
+        _, qdisc = _decode(next(self._netlink.query(self._request)))
+        counters = qdisc.statistics
+        return counters["backlog_bytes"], counters["backlog_packets"], counters["drops"], counters.get("marked", 0)
+
+    def close(self) -> None:
+        """Close the netlink socket."""
+        self._netlink.close()

@@ -1,0 +1,66 @@
+"""tcpdump on interfaces of the fabric: started before the traffic, stopped after it, its own account of losses kept."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SNAP_BYTES = 100  # Ethernet, IP and TCP with timestamps and three SACK blocks
+_DROPPED = re.compile(r"(\d+) packets? dropped by kernel")
+_CAPTURED = re.compile(r"(\d+) packets? captured")
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where to capture: file name stem, interface, the words that enter its namespace, and tcpdump's ring in KiB."""
+
+    name: str
+    interface: str
+    enter: tuple[str, ...] = ()
+    ring_kib: int = 2048
+
+
+class Capture:
+    """Captures at all `points` into `folder`, as a context manager; afterwards `losses` maps each point to packets lost by the capture."""
+
+    def __init__(self, points: Sequence[Point], folder: Path) -> None:
+        self.points, self.folder = points, folder
+        self.captured: dict[str, int] = {}
+        self.losses: dict[str, int] = {}
+        self._running: list[tuple[Point, subprocess.Popen[str]]] = []
+
+    def __enter__(self) -> Capture:
+        for point in self.points:
+            # -Z root: giving up root would make tcpdump chown its file, which an ordinary user's folder refuses.
+            words = [*point.enter, "tcpdump", "-i", point.interface, "-s", str(SNAP_BYTES), "--time-stamp-precision=nano", "-B", str(point.ring_kib),
+                     "-Z", "root", "-n", "-w", str(self.folder / f"{point.name}.pcap")]  # fmt: skip
+            self._running.append((point, subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)))
+        for point, process in self._running:
+            self._await_listening(point, process)
+        return self
+
+    @staticmethod
+    def _await_listening(point: Point, process: subprocess.Popen[str]) -> None:
+        assert process.stderr is not None
+        line = ""
+        for line in process.stderr:
+            if "listening on" in line:
+                return
+        raise RuntimeError(f"tcpdump on {point.interface} did not start: {line.strip()}")
+
+    def __exit__(self, *exc: object) -> None:
+        for _, process in self._running:
+            process.send_signal(signal.SIGINT)
+        for point, process in self._running:
+            account = process.communicate()[1]
+            self.losses[point.name] = _count(_DROPPED, account)
+            self.captured[point.name] = _count(_CAPTURED, account)
+
+
+def _count(pattern: re.Pattern[str], account: str) -> int:
+    match = pattern.search(account)
+    return int(match.group(1)) if match else 0

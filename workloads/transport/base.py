@@ -1,0 +1,32 @@
+"""The interface between workloads and transports."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Connection(Protocol):
+    """One established, one-way flow of bytes from host `sender` to host `receiver`, driven by an event loop.
+
+    `send_descriptor` is writable when `send` can take more; `receive_descriptor` is readable when `receive` has something.
+    """
+
+    sender: str
+    receiver: str
+    send_descriptor: int
+    receive_descriptor: int
+
+    def send(self, limit_bytes: int) -> int:
+        """Hand up to `limit_bytes` to the transport; returns how many it took, 0 when it is full."""
+
+    def expect(self, remaining_bytes: int) -> None:
+        """Say how much is still to come, so that the receiver is not woken for less than is worth it."""
+
+    def receive(self) -> int:
+        """Take what has arrived; returns the number of bytes, 0 when there is nothing. Raises ConnectionError when the flow is dead."""
+
+    def describe(self) -> dict[str, object]:
+        """Facts for the run directory: end points and the transport's own counters."""
+
+    def close(self) -> None:
+        """End the flow."""

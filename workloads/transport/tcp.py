@@ -1,0 +1,117 @@
+"""TCP of the host's kernel: sockets made inside the hosts' namespaces, all driven from one process.
+
+Payload that nobody reads is not copied: it is sent from a sparse memory file (sendfile) and dropped on arrival (MSG_TRUNC, tcp(7)).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Sequence
+
+from topologies.emulate import Fabric
+from topologies.namespaces import entered
+
+PORT = 5000
+FIRST_SOURCE_PORT = 20_000  # fixed, so that equal runs have equal packets
+_SEND_BUFFER_BYTES = 4 << 20
+# A receiver wakes for this much: a system call costs more than a packet.
+_WAKE_BYTES = 128 << 10
+_SCRATCH = bytearray(4 << 20)
+_TCP_INFO_U32 = {"rto_us": 8, "snd_mss": 16, "lost": 32, "rtt_us": 68, "rttvar_us": 72, "snd_cwnd": 80, "reordering": 88, "total_retrans": 100,
+                 "segs_out": 136, "segs_in": 140, "min_rtt_us": 148, "data_segs_in": 152, "data_segs_out": 156, "delivered": 192,
+                 "delivered_ce": 196}  # fmt: skip
+_TCP_INFO_U64 = {"bytes_acked": 120, "bytes_sent": 200, "bytes_retrans": 208}
+
+
+class TcpConnection:
+    """An established TCP connection; see `base.Connection`."""
+
+    def __init__(self, sender: str, receiver: str, sending: socket.socket, receiving: socket.socket, payload: int) -> None:
+        self.sender, self.receiver = sender, receiver
+        self._sending, self._receiving, self._payload = sending, receiving, payload
+        self.send_descriptor, self.receive_descriptor = sending.fileno(), receiving.fileno()
+        self._wake_bytes = 1
+
+    def send(self, limit_bytes: int) -> int:
+        """Hand up to `limit_bytes` of zeros to the kernel; 0 when the send buffer is full."""
+        try:
+            return os.sendfile(self.send_descriptor, self._payload, 0, limit_bytes)
+        except BlockingIOError:
+            return 0
+
+    def expect(self, remaining_bytes: int) -> None:
+        """Set SO_RCVLOWAT (socket(7)) to what is worth waking for."""
+        wake_bytes = min(remaining_bytes, _WAKE_BYTES)
+        if wake_bytes != self._wake_bytes:
+            self._receiving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
+            self._wake_bytes = wake_bytes
+
+    def receive(self) -> int:
+        """Drop what has arrived and say how much it was."""
+        try:
+            count = self._receiving.recv_into(_SCRATCH, 0, socket.MSG_TRUNC)
+        except BlockingIOError:
+            return 0
+        if count == 0:
+            raise ConnectionError(f"{self.sender} closed its connection to {self.receiver}")
+        return count
+
+    def describe(self) -> dict[str, object]:
+        """End points and the sender's TCP_INFO (linux/tcp.h)."""
+        data = self._sending.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256).ljust(256, b"\0")
+        info = {name: struct.unpack_from("=I", data, offset)[0] for name, offset in _TCP_INFO_U32.items()}
+        info.update({name: struct.unpack_from("=Q", data, offset)[0] for name, offset in _TCP_INFO_U64.items()})
+        return {"flow": self.sender, "sender": self.sender, "receiver": self.receiver, "source": _end(self._sending.getsockname()),
+                "destination": _end(self._sending.getpeername()), "tcp_info": info}  # fmt: skip
+
+    def close(self) -> None:
+        """Close both sockets."""
+        self._sending.close()
+        self._receiving.close()
+
+
+def _end(address: tuple[str, int]) -> str:
+    return f"{address[0]}:{address[1]}"
+
+
+def connect(fabric: Fabric, pairs: Sequence[tuple[str, str]]) -> list[TcpConnection]:
+    """One established connection per (sender, receiver), in order. Raises OSError naming the pair that cannot connect."""
+    payload = os.memfd_create("payload")
+    os.ftruncate(payload, _SEND_BUFFER_BYTES)
+    listeners = {receiver: _listener(fabric, receiver) for receiver in dict.fromkeys(receiver for _, receiver in pairs)}
+    try:
+        return [_connect(fabric, sender, receiver, listeners[receiver], FIRST_SOURCE_PORT + index, payload)
+                for index, (sender, receiver) in enumerate(pairs)]  # fmt: skip
+    finally:
+        for listener in listeners.values():
+            listener.close()
+
+
+def _socket_of(fabric: Fabric, host: str) -> socket.socket:
+    """A socket stays in the namespace it was made in."""
+    with entered(fabric.namespaces[host]):
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+
+def _listener(fabric: Fabric, host: str) -> socket.socket:
+    listener = _socket_of(fabric, host)
+    listener.bind((fabric.nameToNode[host].IP(), PORT))
+    listener.listen(1024)
+    return listener
+
+
+def _connect(fabric: Fabric, sender: str, receiver: str, listener: socket.socket, source_port: int, payload: int) -> TcpConnection:
+    sending = _socket_of(fabric, sender)
+    sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES // 2)  # the kernel doubles it
+    sending.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sending.bind((fabric.nameToNode[sender].IP(), source_port))
+    try:
+        sending.connect(listener.getsockname())
+    except OSError as error:
+        raise OSError(error.errno, f"{sender} cannot connect to {receiver}: {error.strerror}") from error
+    receiving, _ = listener.accept()
+    for end in (sending, receiving):
+        end.setblocking(False)
+    return TcpConnection(sender, receiver, sending, receiving, payload)
