@@ -128,7 +128,7 @@ class Spec:
     senders: int = _key("senders", COUNT, "64", "hosts that send to h1 at the same time")
     sru_bytes: int = _key("bytes", SIZE, "256KiB", "bytes per sender and round (the SRU)")
     rounds: int = _key("rounds", COUNT, "4", "barrier-synchronised rounds")
-    jitter_ns: int = _key("jitter", DURATION, "1us", "senders start within this time of a round's begin, seeded")
+    jitter_ns: int = _key("jitter", DURATION, "100us", "senders start within this time of a round's begin, seeded")
     capture: str = _key("capture", _choice("off", "hot", "all"), "all", "packet captures: none, the hot port, or the hot port and every sender")
     seed: int = _key("seed", NUMBER, "1", "all randomness of the run")
 

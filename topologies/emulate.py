@@ -135,6 +135,7 @@ class Fabric(Mininet):  # type: ignore[misc]
     def configHosts(self) -> None:  # noqa: N802
         """Called by Mininet's build once the objects exist: make them real."""
         hosts.apply_sysctls({"rmem_max": str(hosts.SOCKET_BUFFER_BYTES), "wmem_max": str(hosts.SOCKET_BUFFER_BYTES)}, below="net/core")
+        hosts.allow_every_congestion_control()
         for host in self.hosts:
             self._make_namespace(host)
         self._root.execute(self._veths())
@@ -169,6 +170,7 @@ class Fabric(Mininet):  # type: ignore[misc]
             host.ifindex = socket.if_nametoindex(intf.name)
             hosts.offloads_off([intf.name])
             hosts.apply_sysctls(hosts.tcp_sysctls(self.host_profile))
+            hosts.ipv6_off()
         netlink.execute([
             link_up(_LOOPBACK_INDEX),
             link_up(host.ifindex),

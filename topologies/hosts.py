@@ -31,6 +31,12 @@ def tcp_sysctls(profile: HostProfile) -> dict[str, str]:
     }
 
 
+def allow_every_congestion_control() -> None:
+    """Let hosts choose any algorithm that the kernel has: outside the first namespace only allowed ones may be set (tcp_cong.c)."""
+    with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as file:
+        apply_sysctls({"tcp_allowed_congestion_control": file.read().strip()})
+
+
 def apply_sysctls(values: dict[str, str], below: str = "net/ipv4") -> None:
     """Write sysctls in the current network namespace; raises OSError naming the one that the kernel refuses."""
     for name, value in values.items():
@@ -39,6 +45,11 @@ def apply_sysctls(values: dict[str, str], below: str = "net/ipv4") -> None:
                 knob.write(value)
         except OSError as error:
             raise OSError(error.errno, f"sysctl {below}/{name} = {value}: {error.strerror}") from error
+
+
+def ipv6_off() -> None:
+    """No IPv6 on any interface of the current namespace: its address chatter would be noise in captures."""
+    apply_sysctls({"all/disable_ipv6": "1", "default/disable_ipv6": "1"}, below="net/ipv6/conf")
 
 
 def offloads_off(interfaces: Iterable[str]) -> None:

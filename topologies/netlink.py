@@ -137,6 +137,15 @@ class Netlink:
             if not request.flags & NLM_F_DUMP:
                 return
 
+    def prepare(self, request: Request) -> bytes:
+        """A request as bytes for `exchange`."""
+        return self._pack(request, self._sequence, 0)
+
+    def exchange(self, prepared: bytes) -> bytes:
+        """Send prepared bytes and return the next datagram unparsed: for reading one object ten thousand times."""
+        self._socket.send(prepared)
+        return self._socket.recv(_RECEIVE_BYTES)
+
     @staticmethod
     def _pack(request: Request, sequence: int, extra_flags: int) -> bytes:
         padded = request.body + bytes(-len(request.body) % 4)
@@ -163,7 +172,7 @@ _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_NET_NS_FD = 1, 3, 
 _IFLA_INFO_KIND, _IFLA_INFO_DATA, _VETH_INFO_PEER = 1, 2, 1
 _IFLA_TXQLEN = 13
 _IFA_LOCAL, _IFA_ADDRESS, _IFA_FLAGS, _IFA_F_NOPREFIXROUTE = 2, 1, 8, 0x200
-_RTA_DST, _RTA_OIF, _RTA_METRICS, _RTAX_RTO_MIN = 1, 4, 8, 13
+_RTA_DST, _RTA_OIF, _RTA_METRICS, _RTAX_LOCK, _RTAX_RTO_MIN = 1, 4, 8, 1, 13
 
 
 @dataclass(frozen=True)
@@ -212,5 +221,9 @@ def new_subnet_route(ifindex: int, subnet: str, prefix_length: int, rto_min_ms: 
     """The on-link route to a subnet, with the TCP RTO minimum of its connections (metric rto_min, net/ipv4/tcp_input.c tcp_rto_min)."""
     scope_link, protocol_boot, table_main, unicast = 253, 3, 254, 1
     body = struct.pack("=BBBBBBBBI", socket.AF_INET, prefix_length, 0, 0, table_main, protocol_boot, scope_link, unicast, 0)
-    body += attribute(_RTA_DST, socket.inet_aton(subnet)) + number(_RTA_OIF, ifindex) + nested(_RTA_METRICS, number(_RTAX_RTO_MIN, rto_min_ms))
+    body += attribute(_RTA_DST, socket.inet_aton(subnet)) + number(_RTA_OIF, ifindex) + nested(
+        _RTA_METRICS,
+        number(_RTAX_LOCK, 1 << _RTAX_RTO_MIN),  # TCP heeds the metric only when it is locked
+        number(_RTAX_RTO_MIN, rto_min_ms),
+    )
     return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, body, f"add route {subnet}/{prefix_length}")

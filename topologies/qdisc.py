@@ -291,10 +291,10 @@ def _statistics(kind: str, data: bytes) -> dict[str, int]:
     found = attributes(data)
     count, = struct.unpack_from("=Q", found.get(1, bytes(8)))
     packets = struct.unpack_from("=Q" if 8 in found else "=I", found[8] if 8 in found else found.get(1, bytes(16)), 0 if 8 in found else 8)[0]
-    queued, backlog, drops, _, overlimits = struct.unpack_from("=5I", found.get(3, bytes(20)))
+    queued, backlog, drops, _, overlimits = struct.unpack_from("=5I", found.get(_STATS_QUEUE, bytes(20)))
     values = {"bytes": count, "packets": packets, "drops": drops, "overlimits": overlimits, "backlog_packets": queued, "backlog_bytes": backlog}
-    if kind == "red" and 4 in found:
-        values["early"], _, _, values["marked"] = struct.unpack_from("=4I", found[4])
+    if kind == "red" and _STATS_APP in found:
+        values["early"], _, _, values["marked"] = struct.unpack_from("=4I", found[_STATS_APP])
     return values
 
 
@@ -325,18 +325,51 @@ def _close(name: str, asked: Value, real: Value, link: LinkProfile) -> bool:
 
 
 class Probe:
-    """Reads one qdisc again and again with as little work as possible: one prepared request, fixed fields picked from the answer."""
+    """Reads one qdisc again and again with as little work as possible: one prepared request, fixed places in the answer."""
 
     def __init__(self, ifindex: int, handle: int) -> None:
         self._netlink = Netlink()
-        self._request = Request(RTM_GETQDISC, NLM_F_ECHO, _tc_message(ifindex, handle, 0), f"read qdisc {_handle_text(handle)}")
+        self._request = self._netlink.prepare(
+            Request(RTM_GETQDISC, NLM_F_ECHO, _tc_message(ifindex, handle, 0), f"read qdisc {_handle_text(handle)}")
+        )
+        self._length = 0
+        self._queue_at = 0
+        self._red_at: int | None = None
 
     def read(self) -> tuple[int, int, int, int]:
         """Queue in bytes and packets, drops and marks since the qdisc was made."""
-        _, qdisc = _decode(next(self._netlink.query(self._request)))
-        counters = qdisc.statistics
-        return counters["backlog_bytes"], counters["backlog_packets"], counters["drops"], counters.get("marked", 0)
+        answer = self._netlink.exchange(self._request)
+        if len(answer) != self._length:
+            self._locate(answer)
+        packets, backlog_bytes, drops = _QUEUE.unpack_from(answer, self._queue_at)
+        marks = _MARKED.unpack_from(answer, self._red_at)[0] if self._red_at is not None else 0
+        return backlog_bytes, packets, drops, marks
+
+    def _locate(self, answer: bytes) -> None:
+        """Where gnet_stats_queue and tc_red_xstats lie in an answer of this length."""
+        top = _places(answer, 16 + _TCM.size, len(answer))
+        if _TCA_STATS2 not in top:
+            raise OSError("the kernel does not tell this qdisc's counters")
+        inner = _places(answer, *top[_TCA_STATS2])
+        self._length, self._queue_at = len(answer), inner[_STATS_QUEUE][0]
+        is_red = answer[slice(*top[_TCA_KIND])].startswith(b"red\0")
+        self._red_at = inner[_STATS_APP][0] + _RED_MARKED_OFFSET if is_red else None
 
     def close(self) -> None:
         """Close the netlink socket."""
         self._netlink.close()
+
+
+_QUEUE, _MARKED = struct.Struct("=III"), struct.Struct("=I")
+_STATS_QUEUE, _STATS_APP = 3, 4
+_RED_MARKED_OFFSET = 12
+
+
+def _places(data: bytes, begin: int, end: int) -> dict[int, tuple[int, int]]:
+    """Attribute number -> where its payload begins and ends."""
+    found = {}
+    while begin + 4 <= end:
+        length, kind = struct.unpack_from("=HH", data, begin)
+        found[kind & 0x3FFF] = (begin + 4, begin + length)
+        begin += max(4, (length + 3) & ~3)
+    return found

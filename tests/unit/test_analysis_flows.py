@@ -60,9 +60,10 @@ def test_names_are_taken_by_both_endpoints(tmp_path: Path) -> None:
 
 
 def test_a_capture_that_begins_with_a_retransmission_counts_from_the_lowest_byte(tmp_path: Path) -> None:
-    flow = flow_of(Capture().send(0, 3000).send(1, 1000).send(2, 4000), tmp_path)
+    flow = flow_of(Capture().send(0, 3000).send(1, 1000).send(2, 4000).ack(3, 2000), tmp_path)
     assert flow.send_start.tolist() == [2000, 0, 3000]
     assert flow.is_retransmission.tolist() == [False, True, False]
+    assert flow.ack_bytes.tolist() == [1000]
 
 
 def test_duplicates_need_outstanding_data_and_an_unchanged_acknowledgement(tmp_path: Path) -> None:
@@ -71,6 +72,12 @@ def test_duplicates_need_outstanding_data_and_an_unchanged_acknowledgement(tmp_p
     flow = flow_of(capture, tmp_path)
     assert flow.ack_is_duplicate.tolist() == [False, False, True, True, False, False]
     assert flow.duplicates_since_advance.tolist() == [0, 0, 1, 2, 0, 0]
+
+
+def test_a_changed_window_makes_an_update_unless_sack_blocks_come_along(tmp_path: Path) -> None:
+    capture = Capture().send(0, 0).send(1, 1000).ack(2, 1000)
+    capture.ack(3, 1000, window=400).ack(4, 1000, sacks=1, window=300)
+    assert flow_of(capture, tmp_path).ack_is_duplicate.tolist() == [False, False, True]
 
 
 def test_what_was_known_when_a_segment_was_sent(tmp_path: Path) -> None:

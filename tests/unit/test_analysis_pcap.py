@@ -26,7 +26,14 @@ def address(text: str) -> bytes:
 
 
 def tcp_frame(
-    source: str, destination: str, seq: int, ack: int, payload: int = 0, sacks: int = 0, flags: int = ACK
+    source: str,
+    destination: str,
+    seq: int,
+    ack: int,
+    payload: int = 0,
+    sacks: int = 0,
+    flags: int = ACK,
+    window: int = 500,
 ) -> bytes:
     """An Ethernet, IPv4, TCP frame between "address:port" endpoints, timestamps and `sacks` SACK blocks
     included."""
@@ -35,7 +42,9 @@ def tcp_frame(
     options += bytes([1, 1, 5, 2 + 8 * sacks]) + bytes(8 * sacks) if sacks else b""
     offset = (20 + len(options)) // 4 << 4
     tcp = (
-        struct.pack(">HHIIBBHHH", int(sport), int(dport), seq % 2**32, ack % 2**32, offset, flags, 500, 0, 0)
+        struct.pack(
+            ">HHIIBBHHH", int(sport), int(dport), seq % 2**32, ack % 2**32, offset, flags, window, 0, 0
+        )
         + options
     )
     total = 20 + len(tcp) + payload
@@ -76,8 +85,8 @@ class Capture:
         self.records.append((self.start_ns + round(at_us * 1000), frame))
         return self
 
-    def ack(self, at_us: float, place: int, sacks: int = 0) -> Capture:
-        frame = tcp_frame(self.destination, self.source, 1, ISN + place, 0, sacks)
+    def ack(self, at_us: float, place: int, sacks: int = 0, window: int = 500) -> Capture:
+        frame = tcp_frame(self.destination, self.source, 1, ISN + place, 0, sacks, window=window)
         self.records.append((self.start_ns + round(at_us * 1000), frame))
         return self
 
@@ -156,6 +165,12 @@ def test_headers_cut_by_the_snaplen_are_zero(
     path.write_bytes(pcap_bytes([(T0_NS, tcp_frame("1.2.3.4:5", "6.7.8.9:10", 3, 4, 50))], snaplen=snaplen))
     packets = read_pcap(path)
     assert (packets.protocol[0], packets.sport[0], packets.timestamp_value[0]) == (protocol, sport, timestamp)
+
+
+def test_options_cut_by_the_snaplen_do_not_reach_into_the_next_record(tmp_path: Path) -> None:
+    path = tmp_path / "short.pcap"
+    path.write_bytes(pcap_bytes([(T0_NS, tcp_frame("1.2.3.4:5", "6.7.8.9:10", 3, 4))] * 2, snaplen=60))
+    assert read_pcap(path).timestamp_value.tolist() == [0, 0]
 
 
 def test_a_record_cut_off_at_the_end_is_left_out_and_said(tmp_path: Path) -> None:

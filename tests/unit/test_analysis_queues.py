@@ -86,6 +86,12 @@ def test_the_exact_filling_time_by_hand() -> None:
     assert buffer_fill_exact_s(arriving, leaving, 4500) is None
 
 
+def test_at_equal_times_what_leaves_makes_room() -> None:
+    arriving = Traffic(np.array([0, 10, 20]), np.full(3, 1500))
+    leaving = Traffic(np.array([20]), np.full(1, 1500))
+    assert buffer_fill_exact_s(arriving, leaving, 3000) is None
+
+
 def test_the_exact_filling_time_begins_when_the_queue_was_last_empty() -> None:
     arriving = Traffic(np.array([0, 5000, 5010, 5020]), np.full(4, 1500))
     leaving = Traffic(np.array([30]), np.full(1, 1500))

@@ -15,7 +15,7 @@ from analysis.report import page, write_report
 from analysis.run import Run
 from analysis.style import look
 from analysis.summary import write_summary
-from tests.unit.test_analysis_pcap import T0_NS
+from tests.unit.test_analysis_pcap import T0_NS, Capture
 from tests.unit.test_analysis_run import ROUND_US, make_run, measured
 
 DESIGN_KEYS = {
@@ -57,12 +57,20 @@ def test_the_figures_of_a_run_worked_by_hand(tmp_path: Path) -> None:
     assert summary["ideal_seconds"] == pytest.approx(ideal)
     assert summary["slowdown"] == pytest.approx(seconds / ideal)
     assert (summary["packets"], summary["retransmits"], summary["timeouts"]) == (14, 1, 1)
-    assert (summary["drops"], summary["drops_by_port"], summary["ecn_marks"]) == (1, {"leaf1-eth1": 1}, 3)
+    assert (summary["drops"], summary["drops_by_port"], summary["ecn_marks"]) == (2, {"leaf1-eth1": 2}, 3)
     assert summary["queue_bytes"] == {"max": 3000, "p50": 1500, "p99": 3000}
     assert summary["buffer_fill_s"] == pytest.approx(0.1e-6)
     assert (summary["wall_s"], summary["packets_per_wall_s"]) == (0.5, 28.0)
     assert [match["agrees"] for match in summary["kernel_counters"]] == [True, True, True, True]
     assert (summary["verdict"], summary["kernel"], summary["seed"]) == ("incast collapse", "7.3.4", 1)
+
+
+def test_the_buffer_is_timed_at_the_port_not_at_the_senders(tmp_path: Path) -> None:
+    """Frames of 1066 B reach the port in pairs 1.5 us after they are sent, 0.1 us apart; one leaves after
+    each of the first two pairs."""
+    run = make_run(tmp_path / "run", {"buffer": "4KB"})
+    Capture().send(1.51, 0).send(1.61, 1000).write(run.path / "pcap" / "leaf1-eth1.pcap")
+    assert summarize(run)["buffer_fill_s"] == pytest.approx(0.2e-6)
 
 
 def test_what_no_file_tells_is_none(tmp_path: Path) -> None:
@@ -137,6 +145,21 @@ def test_the_report_tells_the_finding_and_is_one_file(tmp_path: Path) -> None:
     assert not re.search(r"<script|<link|@import|url\(|https?://", html)
     assert "./run_experiment incast" in html
     assert "$" not in html
+
+
+def test_a_run_alone_is_not_compared(tmp_path: Path) -> None:
+    html = write_report(make_run(tmp_path / "run")).read_text()
+    assert "<h2>Comparison</h2>" not in html
+    assert "The same rounds with" not in html
+
+
+def test_a_cure_is_told_for_as_many_senders_only(tmp_path: Path) -> None:
+    rounds = [{"start_ns": T0_NS, "end_ns": T0_NS + ROUND_US * 100, "bytes": 12_000}]
+    make_run(tmp_path / "run" / "cases" / "cured", {"label": "cured"}, {"rounds": rounds})
+    make_run(tmp_path / "run" / "cases" / "more", {"label": "more", "senders": 4}, {"rounds": rounds})
+    html = write_report(make_run(tmp_path / "run")).read_text()
+    assert "The same rounds with cured: 20.1 ms, 10x faster." in html
+    assert html.count("10x faster") == 2
 
 
 def test_nothing_from_a_run_directory_reaches_the_page_as_markup(tmp_path: Path) -> None:

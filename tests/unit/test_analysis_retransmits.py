@@ -77,6 +77,11 @@ def test_the_last_segment_out_of_silence_is_a_probe_and_the_head_later_a_timeout
     assert kinds(capture, tmp_path) == [PROBE, RTO]
 
 
+def test_a_probe_is_the_last_segment_and_comes_without_sacks(tmp_path: Path) -> None:
+    assert kinds(window().send(3_000, 1000), tmp_path) == [UNEXPLAINED]
+    assert kinds(window().ack(20.2, 1000, sacks=1).send(3_000, 5000), tmp_path) == [FAST]
+
+
 def test_a_flight_of_one_segment_is_probed_when_its_timeout_is_due(tmp_path: Path) -> None:
     capture = window(2).send(RTO_US, 1000).send(2 * RTO_US, 1000)
     assert kinds(capture, tmp_path) == [PROBE, RTO]

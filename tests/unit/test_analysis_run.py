@@ -39,7 +39,7 @@ def flow_entry(host: int) -> dict[str, Any]:
 
 
 def port(drops: int, hot: bool) -> dict[str, Any]:
-    stack = [{"kind": kind, "drops": drops} for kind in ("netem", "tbf", "prio", "bfifo")]
+    stack = [{"kind": kind, "drops": drops, "marked": 9} for kind in ("netem", "tbf", "prio", "bfifo")]
     return {
         "peer": "h1",
         "hot": hot,
@@ -56,7 +56,7 @@ def measured() -> dict[str, Any]:
         "rounds": [{"start_ns": T0_NS, "end_ns": T0_NS + ROUND_US * 1000, "bytes": 12_000}],
         "flows": [flow_entry(2), flow_entry(3)],
         "tcp": {"h1": {"InSegs": 5}, "h3": tcp},
-        "ports": {"leaf1-eth1": port(1, hot=True), "leaf1-eth2": port(0, hot=False)},
+        "ports": {"leaf1-eth1": port(2, hot=True), "leaf1-eth2": port(0, hot=False)},
         "nics": {"h2": {"qdiscs": [{"kind": "tbf", "drops": 0}]}},
         "virtual_s": 0.2,
     }
@@ -69,7 +69,7 @@ def captures() -> dict[str, Capture]:
         whole.send(0.1 * place, 1000 * place)
         stalled.send(0.1 * place, 1000 * place)
         hot.send(2 + 0.1 * place, 1000 * place)
-    whole.ack(20, 6000)
+    whole.ack(20, 6000).send(ROUND_US + 500, 5000)  # after the round: none of its business
     stalled.ack(20, 5000).send(20 + RTO_US, 5000).ack(40 + RTO_US, 6000)
     return {"h2-eth0": whole, "h3-eth0": stalled, "leaf1-eth1": hot.send(22 + RTO_US, 5000)}
 
@@ -254,6 +254,20 @@ def test_without_a_timeout_slow_rounds_prove_nothing(tmp_path: Path) -> None:
 )
 def test_the_link_must_be_idle_for_about_rto_min(tmp_path: Path, rto_min: str, holds: bool) -> None:
     assert evidence(incast_verdict(make_run(tmp_path / "run", {"rto_min": rto_min})))["idle link"] is holds
+
+
+def test_a_timeout_that_was_doubled_may_leave_the_link_idle_for_longer(tmp_path: Path) -> None:
+    """0.402 s are too long after one timeout, and due after the second of one segment."""
+    second = [{"start_ns": T0_NS, "end_ns": T0_NS + 10**9, "bytes": 12_000}]
+    run = make_run(tmp_path / "run", facts={"rounds": second})
+    hot = Capture().send(10, 0).send(10 + 2 * RTO_US, 1000).send(800_000, 2000)
+    hot.write(run.path / "pcap" / "leaf1-eth1.pcap")
+    assert evidence(incast_verdict(run))["idle link"] is False
+
+    again = Run(run.path)
+    stalled = Capture("10.0.0.3:20003").send(0, 0).send(1, 1000).ack(20, 1000)
+    stalled.send(RTO_US, 1000).send(3 * RTO_US, 1000).write(run.path / "pcap" / "h3-eth0.pcap")
+    assert evidence(incast_verdict(again))["idle link"] is True
 
 
 def test_a_real_clock_leaves_the_processor_unproven(tmp_path: Path) -> None:

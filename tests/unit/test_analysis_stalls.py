@@ -94,6 +94,10 @@ def test_an_acknowledgement_later_than_any_receiver_may_delay_it_is_not_explaine
     assert cause(acknowledged().ack(600_000, 6000).send(600_001, 6000), tmp_path) == causes.UNEXPLAINED
 
 
+def test_an_acknowledgement_of_nothing_new_explains_nothing(tmp_path: Path) -> None:
+    assert cause(acknowledged().ack(150_000, 5000).send(150_001, 6000), tmp_path) == causes.UNEXPLAINED
+
+
 def test_a_sender_that_had_nothing_to_send(tmp_path: Path) -> None:
     capture = window(1).send(300_000, 1000).ack(300_020, 2000)
     assert cause(capture, tmp_path) == causes.APPLICATION_IDLE
