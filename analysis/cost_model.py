@@ -51,9 +51,7 @@ def one_way_delay_ns(topology: str, link_ns: int, switch_ns: int) -> int:
 def ideal_round_seconds(path: Path, senders: int, sender_bytes: int) -> float:
     """A round of `senders` blocks of `sender_bytes` without loss: every wire bit once through the receiver's
     link, one one-way delay, and the first frame's time on its sender's own link (store and forward)."""
-    bits = 8 * (
-        senders * path.wire_bytes(sender_bytes) + min(path.frame_bytes, path.wire_bytes(sender_bytes))
-    )
+    bits = 8 * (senders * path.wire_bytes(sender_bytes) + min(path.frame_bytes, path.wire_bytes(sender_bytes)))
     return bits / path.rate_bps + path.delay_ns / 1e9
 
 

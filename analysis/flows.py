@@ -114,8 +114,7 @@ def flows_of(packets: Packets, names: Mapping[tuple[str, str], str] | None = Non
     directions = dict(zip(pair[carrying].tolist(), reverse[carrying].tolist()))
     nothing = rows[:0]
     return [
-        _flow(packets, by_pair[there], by_pair.get(back, nothing), names or {})
-        for there, back in directions.items()
+        _flow(packets, by_pair[there], by_pair.get(back, nothing), names or {}) for there, back in directions.items()
     ]
 
 
@@ -140,9 +139,7 @@ def _endpoint(address: int, port: int) -> str:
     return f"{socket.inet_ntoa(struct.pack('>I', address))}:{port}"
 
 
-def _flow(
-    packets: Packets, sent: np.ndarray, received: np.ndarray, names: Mapping[tuple[str, str], str]
-) -> Flow:
+def _flow(packets: Packets, sent: np.ndarray, received: np.ndarray, names: Mapping[tuple[str, str], str]) -> Flow:
     """The flow whose packets are the rows `sent` one way and `received` the other."""
     source = _endpoint(int(packets.src_ip[sent[0]]), int(packets.sport[sent[0]]))
     destination = _endpoint(int(packets.dst_ip[sent[0]]), int(packets.dport[sent[0]]))
@@ -174,9 +171,7 @@ class _Sends(NamedTuple):
     end: np.ndarray
 
 
-def _acknowledgements(
-    packets: Packets, rows: np.ndarray, sends: _Sends, origin: int
-) -> dict[str, np.ndarray]:
+def _acknowledgements(packets: Packets, rows: np.ndarray, sends: _Sends, origin: int) -> dict[str, np.ndarray]:
     """The judged ack_* columns of a flow whose first data byte has sequence number `origin` (modulo 2^32)."""
     relative = unwrap(packets.ack[rows])
     if len(rows):

@@ -31,9 +31,7 @@ def table(
     classes = {**dict.fromkeys(whole, ' class="whole"'), **dict.fromkeys(numbers, ' class="number"')}
     head = "".join(f"<th{classes.get(place, '')}>{escape(name)}</th>" for place, name in enumerate(heads))
     body = "\n".join(f"<tr>{_row(row, classes)}</tr>" for row in rows)
-    return Html(
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
-    )
+    return Html(f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>')
 
 
 def _row(row: Sequence[Cell], classes: Mapping[int, str]) -> str:

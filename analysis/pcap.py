@@ -145,13 +145,9 @@ def _file_layout(path: Path, data: bytes) -> _Layout:
     if not data:
         raise BadRequest(f"{path}: the file is empty; allowed: a pcap capture")
     if data[:4] not in _MAGICS:
-        raise BadRequest(
-            f"{path}: begins with {data[:4].hex()}; allowed: a pcap capture (a1b2c3d4 or a1b23c4d)"
-        )
+        raise BadRequest(f"{path}: begins with {data[:4].hex()}; allowed: a pcap capture (a1b2c3d4 or a1b23c4d)")
     if len(data) < _FILE_HEADER_BYTES:
-        raise BadRequest(
-            f"{path}: ends after {len(data)} bytes, inside the pcap file header of {_FILE_HEADER_BYTES}"
-        )
+        raise BadRequest(f"{path}: ends after {len(data)} bytes, inside the pcap file header of {_FILE_HEADER_BYTES}")
     layout = _Layout(*_MAGICS[data[:4]])
     link_type = struct.unpack(layout.order + "I", data[20:24])[0] & 0x0FFFFFFF  # the top bits tell of an FCS
     if link_type != _ETHERNET:
@@ -194,9 +190,7 @@ def _decode(buffer: np.ndarray, offsets: np.ndarray, layout: _Layout) -> dict[st
     return columns
 
 
-def _network_layer(
-    buffer: np.ndarray, frame: np.ndarray, frame_end: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _network_layer(buffer: np.ndarray, frame: np.ndarray, frame_end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where the network header begins behind any VLAN tags (at most two, IEEE 802.1ad), and whether a whole
     IPv4 header was captured."""
     type_at = frame + 12
@@ -224,9 +218,7 @@ def _decode_ipv4(
         columns[name][rows] = header[name]
     columns["ecn"][rows], columns["dscp"][rows] = header["tos"] & 3, header["tos"] >> 2
     # A total length of 0 is what a sender's capture shows for a segment that the NIC will cut up (TSO).
-    total_bytes = np.where(
-        header["total_bytes"] > 0, header["total_bytes"], columns["wire_bytes"][rows] - (ip - frame)
-    )
+    total_bytes = np.where(header["total_bytes"] > 0, header["total_bytes"], columns["wire_bytes"][rows] - (ip - frame))
     well_formed = (header["version_ihl"] >> 4 == 4) & (header_bytes >= _IPV4.itemsize)
     starts_tcp = well_formed & (header["protocol"] == TCP) & (header["fragment"] & 0x1FFF == 0)
     return np.where(starts_tcp, ip + header_bytes, 0), total_bytes - header_bytes

@@ -6,7 +6,7 @@ A figure's title states what was found; one whose inputs are missing is skipped,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -18,9 +18,9 @@ from analysis import text
 from analysis.plots_flows import sequence, timeline
 from analysis.queues import IDLE_GAP_NS, QueueSeries
 from analysis.run import Run
-from analysis.style import IDEAL, SMALL, Drawn, Skipped, drawn, label, legend, look, new_figure
+from analysis.style import IDEAL, SMALL, Drawn, Skipped, drawn, label, legend_below, legend_rows, look, new_figure
 from analysis.summary import fill_s
-from analysis.verdicts import goodput_bps
+from analysis.verdicts import COLLAPSE, goodput_bps, incast_verdict
 
 _BURST_ENDS_NS = 10 * IDLE_GAP_NS
 _LOG_FROM = 8  # values that span more than this factor need a logarithmic axis
@@ -64,23 +64,18 @@ def peers(run: Run) -> list[tuple[str, Run]]:
 
 def queue(run: Run) -> tuple[Figure, str, str]:
     """The hot port's queue during the first burst of the first round, of the run and its peers."""
-    bursts = [
-        (name, each, burst)
-        for name, each in peers(run)
-        for burst in [_first_burst(each)]
-        if burst is not None
-    ]
+    bursts = [(name, each, burst) for name, each in peers(run) for burst in [_first_burst(each)] if burst is not None]
     if not bursts or bursts[0][1] is not run:
         raise Skipped("no queue samples of the hot port in the first round")
     title = _queue_title(run, bursts[0][2])
-    figure, (axes,) = new_figure(title)
+    figure, (axes,) = new_figure(title, legend_rows=legend_rows(len(bursts) + 2))
     for name, each, burst in bursts:
-        _draw_queue(axes, name, each, burst)
+        _draw_queue(axes, name, each, burst, width=2.6 if each is run else 1.2)
     _draw_thresholds(axes, [each for _, each, _ in bursts])
     axes.set_xlim(0, max(_micros(burst.time_ns[-1:], each)[0] for _, each, burst in bursts) * 1.03)
     axes.set_ylim(0, run.parameters.buffer_bytes / 1e3 * 1.22)
     label(axes, "time since the round began (µs)", "queue at the hot port (KB)")
-    legend(axes, loc="lower center", ncols=2)
+    legend_below([axes])
     return figure, title, _QUEUE_CAPTION
 
 
@@ -91,9 +86,7 @@ def _first_burst(run: Run) -> QueueSeries | None:
         return None
     during = series.between(run.rounds[0].start_ns, run.rounds[0].end_ns)
     silent = np.flatnonzero(np.diff(during.time_ns) > _BURST_ENDS_NS)
-    burst = (
-        during.between(run.rounds[0].start_ns, int(during.time_ns[silent[0]]) + 1) if len(silent) else during
-    )
+    burst = during.between(run.rounds[0].start_ns, int(during.time_ns[silent[0]]) + 1) if len(silent) else during
     return burst if len(burst) else None
 
 
@@ -110,7 +103,7 @@ def _micros(times_ns: np.ndarray, run: Run) -> np.ndarray:
     return (times_ns - run.rounds[0].start_ns) / 1e3
 
 
-def _draw_queue(axes: Axes, name: str, run: Run, burst: QueueSeries) -> None:
+def _draw_queue(axes: Axes, name: str, run: Run, burst: QueueSeries, width: float) -> None:
     """The depth as steps that fall to zero where the port was silent, and a tick above the buffer line for
     every sample with drops."""
     silent = np.flatnonzero(np.diff(burst.time_ns) > IDLE_GAP_NS)
@@ -121,7 +114,7 @@ def _draw_queue(axes: Axes, name: str, run: Run, burst: QueueSeries) -> None:
         depth / 1e3,
         where="post",
         color=look(run.parameters.scheme).colour,
-        linewidth=1.3,
+        linewidth=width,
         label=name,
     )
     dropping = burst.time_ns[1:][np.diff(burst.drops) > 0]
@@ -139,17 +132,13 @@ def _draw_thresholds(axes: Axes, runs: Sequence[Run]) -> None:
     """The buffer, and the marking thresholds of the runs that mark."""
     buffer_bytes = runs[0].parameters.buffer_bytes
     axes.axhline(buffer_bytes / 1e3, color=IDEAL, linestyle="--", linewidth=1)
-    _note(axes, buffer_bytes * 1.08, f"buffer {text.size(buffer_bytes)} (ticks: drops)")
+    words = f"buffer {text.size(buffer_bytes)} (ticks: drops)"
+    place = axes.get_yaxis_transform()
+    axes.text(0.995, buffer_bytes * 1.08 / 1e3, words, transform=place, ha="right", va="bottom", fontsize=SMALL)
     for each in (run.parameters for run in runs):
         for threshold in sorted({value for value in (each.kmin_bytes, each.kmax_bytes) if value is not None}):
-            axes.axhline(threshold / 1e3, color=look(each.scheme).colour, linestyle=":", linewidth=1.2)
-            _note(axes, threshold, f"ECN {text.size(threshold)}")
-
-
-def _note(axes: Axes, above_bytes: float, words: str) -> None:
-    """A small text at the right edge, just above a depth."""
-    place = axes.get_yaxis_transform()
-    axes.text(0.995, above_bytes / 1e3, words, transform=place, ha="right", va="bottom", fontsize=SMALL)
+            name = f"ECN from {text.size(threshold)}"
+            axes.axhline(threshold / 1e3, color=look(each.scheme).colour, linestyle=":", linewidth=1.2, label=name)
 
 
 def goodput_rounds(run: Run) -> tuple[Figure, str, str]:
@@ -158,10 +147,8 @@ def goodput_rounds(run: Run) -> tuple[Figure, str, str]:
     if not run.rounds:
         raise Skipped("no finished round")
     title = "; ".join(f"{name}: {text.rate(goodput_bps(each.rounds))}" for name, each in shown)
-    title = (
-        f"Goodput of {run.parameters.senders} senders at {text.rate(run.parameters.path.rate_bps)}: {title}"
-    )
-    figure, (axes,) = new_figure(title)
+    title = f"Goodput of {run.parameters.senders} senders at {text.rate(run.parameters.path.rate_bps)}: {title}"
+    figure, (axes,) = new_figure(title, legend_rows=legend_rows(len(shown) + 1))
     for name, each in shown:
         style = look(each.parameters.scheme)
         values = [one.goodput_bps / 1e9 for one in each.rounds]
@@ -178,7 +165,7 @@ def goodput_rounds(run: Run) -> tuple[Figure, str, str]:
     _vertical_scale(axes, [one.goodput_bps / 1e9 for _, each in shown for one in each.rounds] + [ideal])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     label(axes, "round", "goodput (Gb/s)")
-    legend(axes, loc="best")
+    legend_below([axes])
     return figure, title, _ROUNDS_CAPTION
 
 
@@ -200,7 +187,7 @@ def goodput_senders(run: Run) -> tuple[Figure, str, str]:
     if not curves:
         raise Skipped("no sweep over senders in cases/")
     title = _sweep_title(run, curves)
-    figure, (axes,) = new_figure(title)
+    figure, (axes,) = new_figure(title, legend_rows=legend_rows(len(curves) + 1))
     for scheme, points in curves.items():
         style = look(scheme)
         axes.plot(
@@ -220,14 +207,12 @@ def goodput_senders(run: Run) -> tuple[Figure, str, str]:
         linewidth=1,
         label="without loss",
     )
-    _vertical_scale(
-        axes, [value / 1e9 for points in curves.values() for pair in points.values() for value in pair]
-    )
+    _vertical_scale(axes, [value / 1e9 for points in curves.values() for pair in points.values() for value in pair])
     axes.set_xscale("log", base=2)
     axes.set_xticks(sorted(ideal), [str(senders) for senders in sorted(ideal)])
     axes.minorticks_off()
     label(axes, "senders", "goodput (Gb/s)")
-    legend(axes, loc="best")
+    legend_below([axes])
     return figure, title, _SENDERS_CAPTION
 
 
@@ -246,10 +231,14 @@ def _curves(run: Run) -> dict[str, Curve]:
     return {scheme: dict(sorted(points.items())) for scheme, points in curves.items() if len(points) > 1}
 
 
-def _sweep_title(run: Run, curves: dict[str, Curve]) -> str:
-    """Where the run's own scheme (or the first) first loses half of its goodput."""
-    scheme = run.parameters.scheme if run.parameters.scheme in curves else next(iter(curves))
-    halved = [senders for senders, (value, best) in curves[scheme].items() if value < best / 2]
-    if not halved:
-        return f"{scheme}: more than half of the goodput is kept at every number of senders"
-    return f"{scheme}: from {halved[0]} senders on, more than half of the goodput is lost"
+def _sweep_title(run: Run, schemes: Iterable[str]) -> str:
+    """For each scheme, the smallest number of senders at which a run is proven to collapse."""
+    collapsed: dict[str, int] = {}
+    for each in (run, *run.cases.values()):
+        spec = each.parameters
+        if incast_verdict(each).verdict == COLLAPSE:
+            collapsed[spec.scheme] = min(spec.senders, collapsed.get(spec.scheme, spec.senders))
+    onsets = [
+        f"{scheme} from {text.counted(collapsed[scheme], 'sender')} on" for scheme in schemes if scheme in collapsed
+    ]
+    return f"Incast collapse: {'; '.join(onsets)}" if onsets else "No incast collapse at any number of senders"

@@ -16,7 +16,7 @@ from analysis.flows import Flow
 from analysis.retransmits import FAST, GO_BACK_N, PROBE, RTO, UNEXPLAINED, Retransmission
 from analysis.run import Run
 from analysis.stalls import CAUSES, Round, Stall, waits
-from analysis.style import GRID, INK, SMALL, Skipped, label, legend, new_figure
+from analysis.style import GRID, INK, SMALL, Skipped, label, legend_below, legend_rows, new_figure
 
 _KIND_LOOKS = {  # kind of retransmission -> label, colour, marker, size
     FAST: ("fast retransmission", "#E69F00", "x", 30),
@@ -65,7 +65,7 @@ def sequence(run: Run) -> tuple[Figure, str, str]:
     begin_ns = run.rounds[0].start_ns + round(stall.start_s * 1e9)
     during = next(each for each in run.rounds if each.start_ns <= begin_ns < each.end_ns)
     title = f"{flow.name} is silent for {text.seconds(stall.seconds)}, then its {_ending(stall)}"
-    figure, panels = new_figure(title, columns=[1, 0.2, 1], legend_in=0.5)
+    figure, panels = new_figure(title, columns=[1, 0.2, 1], legend_rows=legend_rows(len(_KIND_LOOKS)))
     ending_ns = begin_ns + round(stall.seconds * 1e9)
     windows = [(during.start_ns, begin_ns, during.start_ns), (ending_ns, during.end_ns, ending_ns)]
     for axes, (start_ns, end_ns, zero_ns) in zip((panels[0], panels[2]), windows):
@@ -86,9 +86,7 @@ def _ending(stall: Stall) -> str:
     )
 
 
-def _draw_sequence(
-    axes: Axes, flow: Flow, during: Round, resent: Sequence[Retransmission], zero_ns: int
-) -> None:
+def _draw_sequence(axes: Axes, flow: Flow, during: Round, resent: Sequence[Retransmission], zero_ns: int) -> None:
     """The flow's segments and acknowledgements in one round: time in µs since zero_ns, position in KB since
     the round's block began."""
     block_start = int(flow.send_end[flow.send_ns < during.start_ns].max(initial=0))
@@ -111,17 +109,11 @@ def _draw_sequence(
         label="acknowledged",
     )
     for kind, (name, colour, marker, area) in _KIND_LOOKS.items():
-        events = [
-            event
-            for event in resent
-            if event.kind == kind and during.start_ns <= event.time_ns <= during.end_ns
-        ]
+        events = [event for event in resent if event.kind == kind and during.start_ns <= event.time_ns <= during.end_ns]
         if events:
             times = np.array([event.time_ns - zero_ns for event in events]) / 1e3
             places = np.array([event.start - block_start for event in events]) / 1e3
-            axes.scatter(
-                times, places, s=area, color=colour, marker=marker, linewidths=1.2, label=name, zorder=3
-            )
+            axes.scatter(times, places, s=area, color=colour, marker=marker, linewidths=1.2, label=name, zorder=3)
 
 
 def _draw_silence(axes: Axes, stall: Stall) -> None:
@@ -129,14 +121,10 @@ def _draw_silence(axes: Axes, stall: Stall) -> None:
     axes.set_axis_off()
     whole = axes.transAxes
     axes.add_patch(
-        Rectangle(
-            (0, 0), 1, 1, transform=whole, facecolor="#EEEEEE", hatch="///", edgecolor=GRID, linewidth=0
-        )
+        Rectangle((0, 0), 1, 1, transform=whole, facecolor="#EEEEEE", hatch="///", edgecolor=GRID, linewidth=0)
     )
     words = f"silent for {text.seconds(stall.seconds)}\n{stall.cause}"
-    axes.text(
-        0.5, 0.5, words, rotation=90, ha="center", va="center", fontsize=SMALL, color=INK, transform=whole
-    )
+    axes.text(0.5, 0.5, words, rotation=90, ha="center", va="center", fontsize=SMALL, color=INK, transform=whole)
 
 
 def _join(panels: Sequence[Axes], during: Round) -> None:
@@ -151,12 +139,7 @@ def _join(panels: Sequence[Axes], during: Round) -> None:
     right.tick_params(left=False)
     label(left, "µs since the round began", "position in the block (KB)")
     label(right, "µs since the silence ended", "")
-    handles = {
-        name: handle for axes in (left, right) for handle, name in zip(*axes.get_legend_handles_labels())
-    }
-    left.figure.legend(
-        list(handles.values()), list(handles), fontsize=SMALL, loc="lower center", ncols=3, frameon=False
-    )
+    legend_below([left, right])
 
 
 def timeline(run: Run) -> tuple[Figure, str, str]:
@@ -166,7 +149,11 @@ def timeline(run: Run) -> tuple[Figure, str, str]:
         raise Skipped("no sender captures, or no finished round")
     rows = {name: row for row, name in enumerate(sorted((flow.name for flow in run.flows), key=text.natural))}
     title = _timeline_title(run)
-    figure, (axes,) = new_figure(title, height_in=min(2.2 + 0.055 * len(rows), 6.5))
+    figure, (axes,) = new_figure(
+        title,
+        height_in=min(1.6 + 0.055 * len(rows), 5.8),
+        legend_rows=legend_rows(1 + len({stall.cause for stall in run.stalls})),
+    )
     waiting = [
         ((wait.start_s, rows[wait.flow]), (wait.start_s + wait.seconds, rows[wait.flow]))
         for wait in waits(run.flows, run.rounds)
@@ -181,17 +168,15 @@ def timeline(run: Run) -> tuple[Figure, str, str]:
             if stall.cause == cause
         ]
         if spans:
-            axes.add_collection(
-                LineCollection(spans, colors=_CAUSE_COLOURS[cause], linewidths=2.2, label=cause)
-            )
+            axes.add_collection(LineCollection(spans, colors=_CAUSE_COLOURS[cause], linewidths=2.2, label=cause))
     start_ns, end_ns = run.span_ns
     for each in run.rounds:
         axes.axvline((each.start_ns - start_ns) / 1e9, color=INK, linewidth=0.8)
     axes.set_xlim(0, (end_ns - start_ns) / 1e9)
-    axes.set_ylim(-1, len(rows) + max(4, 0.22 * len(rows)))
+    axes.set_ylim(-1, len(rows))
     _name_rows(axes, list(rows))
     label(axes, "time since the first round began (s)", "")
-    legend(axes, loc="upper center", ncols=3)
+    legend_below([axes])
     return figure, title, _TIMELINE_CAPTION
 
 

@@ -17,9 +17,7 @@ import numpy as np
 from topologies.units import BadRequest
 
 IDLE_GAP_NS = 20_000
-_SEEN_SHARE = (
-    0.5  # a burst whose first sample finds the buffer fuller than this was met too late to time its filling
-)
+_SEEN_SHARE = 0.5  # a burst whose first sample finds the buffer fuller than this was met too late to time its filling
 _COLUMNS = ("time_ns", "queue_bytes", "queue_packets", "drops", "marks")
 
 
@@ -114,8 +112,7 @@ def longest_idle_ns(series: QueueSeries, start_ns: int, end_ns: int) -> int:
     busy = inside.queue_bytes > 0
     return int(
         np.max(
-            np.concatenate([begins[busy], [end_ns]])
-            - np.maximum(np.concatenate([[start_ns], ends[busy]]), start_ns)
+            np.concatenate([begins[busy], [end_ns]]) - np.maximum(np.concatenate([[start_ns], ends[busy]]), start_ns)
         )
     )
 

@@ -129,18 +129,13 @@ def _tiles(run: Run) -> Html:
         ("drops", text.count(sum(all_drops(run).values()))),
     )
     return Html(
-        "\n".join(
-            f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
-            for name, value in tiles
-        )
+        "\n".join(f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for name, value in tiles)
     )
 
 
 def _missing(run: Run, verdict: Verdict) -> Html:
     """What the run directory lacks, so that nobody takes silence for zero."""
-    reasons = [
-        reason.replace(f"{run.path}/", "") for reason in dict.fromkeys([*verdict.missing, *run.missing])
-    ]
+    reasons = [reason.replace(f"{run.path}/", "") for reason in dict.fromkeys([*verdict.missing, *run.missing])]
     shown = [*reasons[:6], *([f"and {len(reasons) - 6} more"] if len(reasons) > 6 else [])]
     return Html(f'<p class="open">Missing: {escape("; ".join(shown))}.</p>' if shown else "")
 
@@ -213,9 +208,7 @@ def _models(run: Run) -> Html:
     fill = buffer_fill_seconds(spec.buffer_bytes, spec.senders, spec.path.rate_bps)
     two_fill = buffer_fill_seconds(spec.buffer_bytes, 2, spec.path.rate_bps)
     lossless = "every wire bit once through the receiver's link, and one one-way delay"
-    filling = (
-        f"buffer / ((N - 1) C), all {spec.senders} senders at line rate ({text.seconds(two_fill)} with two)"
-    )
+    filling = f"buffer / ((N - 1) C), all {spec.senders} senders at line rate ({text.seconds(two_fill)} with two)"
     rows = [
         ["round", lossless, text.seconds(spec.ideal_seconds), text.seconds(median_seconds(run.rounds))],
         [
@@ -240,10 +233,7 @@ def _stalls(stalls: Sequence[Stall]) -> Html:
         if spans
     ]
     longest = sorted(stalls, key=lambda stall: (-stall.seconds, stall.start_s))[:_SHOWN_STALLS]
-    rows = [
-        [stall.flow, text.seconds(stall.start_s), text.seconds(stall.seconds), stall.cause]
-        for stall in longest
-    ]
+    rows = [[stall.flow, text.seconds(stall.start_s), text.seconds(stall.seconds), stall.cause] for stall in longest]
     return Html(
         table(("cause", "meaning", "stalls", "flow seconds"), totals, numbers=(2, 3))
         + f"<p>The longest {len(rows)} of {text.counted(len(stalls), 'stall')}:</p>"
@@ -275,9 +265,7 @@ def _drops(run: Run) -> Html:
         for port, count in drops.items()
     ]
     return (
-        table(("port", "packets dropped", ""), rows, numbers=(1,))
-        if rows
-        else Html("<p>No port dropped a packet.</p>")
+        table(("port", "packets dropped", ""), rows, numbers=(1,)) if rows else Html("<p>No port dropped a packet.</p>")
     )
 
 
@@ -285,7 +273,5 @@ def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested mappings as one level, keys joined by dots."""
     flat: dict[str, Any] = {}
     for key, value in mapping.items():
-        flat.update(
-            _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-        )
+        flat.update(_flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value})
     return flat

@@ -49,9 +49,7 @@ class Run:
         """The raw facts of measured.json, format checked."""
         measured = self._json("measured.json")
         if measured.get("format") != FORMAT:
-            raise BadRequest(
-                f"{self.path / 'measured.json'}: format {measured.get('format')!r}; allowed: {FORMAT}"
-            )
+            raise BadRequest(f"{self.path / 'measured.json'}: format {measured.get('format')!r}; allowed: {FORMAT}")
         return measured
 
     @cached_property
@@ -98,9 +96,7 @@ class Run:
         """What each flow sent again during the rounds, by flow name."""
         start_ns, end_ns = self.span_ns
         return {
-            flow.name: [
-                event for event in retransmissions(flow, self.recovery) if start_ns <= event.time_ns <= end_ns
-            ]
+            flow.name: [event for event in retransmissions(flow, self.recovery) if start_ns <= event.time_ns <= end_ns]
             for flow in self.flows
         }
 
@@ -125,9 +121,7 @@ class Run:
         senders = [self._flow_trouble(entry) for entry in self._entries("flows", _FLOW_KEYS)]
         failed = [f"cases/{name}: no measured.json" for name in self._case_names(finished=False)]
         return tuple(
-            dict.fromkeys(
-                reason for reason in [*unfinished, *hot, *senders, self._queue_trouble(), *failed] if reason
-            )
+            dict.fromkeys(reason for reason in [*unfinished, *hot, *senders, self._queue_trouble(), *failed] if reason)
         )
 
     @cached_property
@@ -193,9 +187,7 @@ class Run:
             point = _sender_point(entry)
             names = {(entry["source"], entry["destination"]): entry["flow"]}
             there = flows_of(self.packets(point), names) if self.has_capture(point) else []
-            self._sender_flows[entry["flow"]] = next(
-                (flow for flow in there if flow.name == entry["flow"]), None
-            )
+            self._sender_flows[entry["flow"]] = next((flow for flow in there if flow.name == entry["flow"]), None)
         return self._sender_flows[entry["flow"]]
 
     def _entries(self, key: str, needed: Sequence[str]) -> list[dict[str, Any]]:
@@ -206,9 +198,7 @@ class Run:
             raise BadRequest(f"{self.path / 'measured.json'}: key {key!r} is missing or not a list")
         for entry in entries:
             if not isinstance(entry, dict) or not set(needed) <= set(entry):
-                raise BadRequest(
-                    f"{self.path / 'measured.json'}: an entry of {key!r} lacks one of {', '.join(needed)}"
-                )
+                raise BadRequest(f"{self.path / 'measured.json'}: an entry of {key!r} lacks one of {', '.join(needed)}")
         return entries
 
     def _json(self, name: str) -> dict[str, Any]:

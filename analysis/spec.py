@@ -91,9 +91,7 @@ def _path(spec: Mapping[str, Any]) -> NetworkPath:
         delay_ns=one_way_delay_ns(
             str(_value(spec, "topology")), _duration_ns(spec, "delay"), _duration_ns(spec, "switch_delay")
         ),
-        mtu_bytes=_count(spec, "mtu")
-        if isinstance(_value(spec, "mtu"), int)
-        else parse_bytes(spec["mtu"], "mtu"),
+        mtu_bytes=_count(spec, "mtu") if isinstance(_value(spec, "mtu"), int) else parse_bytes(spec["mtu"], "mtu"),
     )
 
 

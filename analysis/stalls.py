@@ -54,7 +54,7 @@ MEANINGS = {
     TAIL: "timeout: the end of the block was lost, so nothing came after it to tell",
     FULL_WINDOW: "timeout: everything in flight was lost",
     LOST_RETRANSMISSION: "timeout: the retransmission was lost as well",
-    FEW_DUPLICATES: "timeout: too few duplicate acknowledgements for a fast retransmission",
+    FEW_DUPLICATES: "timeout: duplicates or SACK blocks came, but too few to tell what was lost",
     AFTER_RECOVERY: "timeout: duplicates ignored right after a recovery (no SACK)",
     LOSS_PROBE: "the tail loss probe was awaited",
     RACK_TIMER: "RACK's reordering timer was awaited",
@@ -188,9 +188,7 @@ def _silences(flow: Flow, rounds: Sequence[Round], longest_ns: float) -> list[_S
     for gap in np.flatnonzero(np.diff(times) > longest_ns).tolist():
         for during in rounds:
             if during.start_ns <= times[gap] and times[gap + 1] <= during.end_ns:
-                silence = _silence(
-                    flow, during, order[in_time[gap : gap + 2]].tolist(), times[gap : gap + 2].tolist()
-                )
+                silence = _silence(flow, during, order[in_time[gap : gap + 2]].tolist(), times[gap : gap + 2].tolist())
                 found += [silence] if silence.outstanding > 0 or silence.unsent > 0 else []
     return found
 
@@ -201,9 +199,7 @@ def _silence(flow: Flow, during: Round, places: Sequence[int], times: Sequence[i
     highest = int(flow.send_end[:sent].max()) if sent else 0
     acked = int(flow.ack_bytes[acks - 1]) if acks else 0
     block_start = int(flow.send_end[: np.searchsorted(flow.send_ns, during.start_ns)].max(initial=0))
-    block_end = int(
-        flow.send_end[: np.searchsorted(flow.send_ns, during.end_ns, side="right")].max(initial=0)
-    )
+    block_end = int(flow.send_end[: np.searchsorted(flow.send_ns, during.end_ns, side="right")].max(initial=0))
     ends_with_send = sent < len(flow.send_order) and flow.send_order[sent] == places[1]
     return _Silence(
         start_ns=times[0],
@@ -221,9 +217,7 @@ def _cause(silence: _Silence, event: Retransmission | None, recovery: Recovery) 
     if silence.outstanding <= 0:
         return APPLICATION_IDLE
     if event is not None:
-        return {RTO: _timeout_cause(silence, event), PROBE: LOSS_PROBE, FAST: RACK_TIMER}.get(
-            event.kind, UNEXPLAINED
-        )
+        return {RTO: _timeout_cause(silence, event), PROBE: LOSS_PROBE, FAST: RACK_TIMER}.get(event.kind, UNEXPLAINED)
     if silence.next_send is not None:
         return LOSS_PROBE if recovery.tlp else UNEXPLAINED
     on_time = silence.end_ns - silence.start_ns <= _LONGEST_DELAYED_ACK_NS

@@ -11,14 +11,15 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-WIDTH_IN, HEIGHT_IN, DPI = 6.2, 3.9, 160
+WIDTH_IN, HEIGHT_IN, DPI = 6.2, 3.3, 160
+LEGEND_COLUMNS = 3
 INK, GRID, IDEAL = "#222222", "#DDDDDD", "#000000"
 TITLE, LABEL, SMALL = 12.0, 11.0, 9.8  # points: legible on a phone, where a figure is 9 cm wide
 
@@ -64,29 +65,20 @@ class Drawn:
 
 
 def new_figure(
-    title: str, columns: Sequence[float] = (1,), height_in: float = HEIGHT_IN, legend_in: float = 0
+    title: str, columns: Sequence[float] = (1,), height_in: float = HEIGHT_IN, legend_rows: int = 1
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of one row of panels with the given width ratios: title above, `legend_in` inches free for a
-    legend below."""
-    height_in += legend_in
+    """A figure of one row of panels with the given width ratios: title above, room for a legend of
+    `legend_rows` rows below."""
+    lines = textwrap.wrap(title, 58)
+    below_in = 0.63 + 0.19 * legend_rows
+    height_in += below_in
     figure = Figure(figsize=(WIDTH_IN, height_in))
     FigureCanvasAgg(figure)
-    lines = textwrap.wrap(title, 58)
-    top = 1 - (0.16 + 0.21 * len(lines)) / height_in
-    grid = figure.add_gridspec(
-        1,
-        len(columns),
-        width_ratios=columns,
-        left=0.12,
-        right=0.975,
-        bottom=(0.55 + legend_in) / height_in,
-        top=top,
-        wspace=0.06,
-    )
+    places = {"left": 0.12, "right": 0.975, "bottom": below_in / height_in, "wspace": 0.06}
+    places["top"] = 1 - (0.16 + 0.21 * len(lines)) / height_in
+    grid = figure.add_gridspec(1, len(columns), width_ratios=list(columns), **places)
     panels = [figure.add_subplot(grid[0, place]) for place in range(len(columns))]
-    figure.text(
-        0.012, 1 - 0.08 / height_in, "\n".join(lines), fontsize=TITLE, fontweight="bold", va="top", color=INK
-    )
+    figure.text(0.012, 1 - 0.08 / height_in, "\n".join(lines), fontsize=TITLE, fontweight="bold", va="top", color=INK)
     for axes in panels:
         dress(axes)
     return figure, panels
@@ -106,9 +98,23 @@ def label(axes: Axes, x: str, y: str) -> None:
     axes.set_ylabel(y, fontsize=LABEL, color=INK)
 
 
-def legend(axes: Axes, **options: Any) -> None:
-    """The legend of a panel in the house style."""
-    axes.legend(fontsize=SMALL, framealpha=0.9, edgecolor=GRID, **options)
+def legend_rows(entries: int) -> int:
+    """How many rows a legend of so many entries needs."""
+    return -(-entries // LEGEND_COLUMNS)
+
+
+def legend_below(panels: Sequence[Axes]) -> None:
+    """One legend for all panels of a figure, below them."""
+    found = {name: handle for axes in panels for handle, name in zip(*axes.get_legend_handles_labels())}
+    panels[0].figure.legend(
+        list(found.values()),
+        list(found),
+        fontsize=SMALL,
+        loc="lower center",
+        ncols=LEGEND_COLUMNS,
+        frameon=False,
+        columnspacing=1.4,
+    )
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -128,10 +128,7 @@ def ecn_marks(measured: Mapping[str, Any]) -> int:
     """Packets marked CE by all ports and NICs; only the RED level counts marks."""
     stacks = [*measured.get("ports", {}).values(), *measured.get("nics", {}).values()]
     return sum(
-        qdisc.get("marked", 0)
-        for stack in stacks
-        for qdisc in stack.get("qdiscs", [])
-        if qdisc.get("kind") == "red"
+        qdisc.get("marked", 0) for stack in stacks for qdisc in stack.get("qdiscs", []) if qdisc.get("kind") == "red"
     )
 
 

@@ -72,9 +72,10 @@ def incast_verdict(run: Run) -> Verdict:
 
 
 def _answer(pieces: Sequence[Evidence]) -> str:
-    """Goodput kept: no collapse. Goodput lost, and all the evidence holds: collapse. Anything else proves
-    neither."""
-    if pieces[0].holds is False:
+    """Goodput kept, or nothing lost and no timeout: no collapse. All the evidence there: collapse. Else
+    neither is proven."""
+    goodput, timed_out, dropped = pieces[:3]
+    if goodput.holds is False or (timed_out.measured == 0 and dropped.measured == 0):
         return NO_COLLAPSE
     return COLLAPSE if all(piece.holds for piece in pieces) else NOT_PROVEN
 
@@ -123,9 +124,7 @@ def _timeouts(run: Run) -> Evidence:
 def timeouts(run: Run) -> tuple[int | None, str]:
     """How often an RTO fired during the rounds, and the source of the figure; None when no file tells."""
     if run.rounds and run.flows and len(run.flows) == run.parameters.senders:
-        return sum(
-            event.kind == RTO for events in run.retransmissions.values() for event in events
-        ), "sender captures"
+        return sum(event.kind == RTO for events in run.retransmissions.values() for event in events), "sender captures"
     if run.tcp_counters is not None:
         return run.tcp_counters.get("TCPTimeouts", 0), "kernel counter TCPTimeouts"
     return None, "no sender captures and no kernel counters"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from topologies.profiles import ETHERNET_HEADER_BYTES, Marking
 
-# Below this a step mark would hit the bursts that hosts send back to back, not a standing queue (DCTCP, SIGCOMM 2010, section 3.5: K = 20
+# Below this a step mark would hit the bursts that hosts send back to back, not a standing queue (DCTCP, SIGCOMM
+# 2010, section 3.5: K = 20
 # packets at 1 Gb/s, above C x RTT / 7, "to absorb bursts").
 _DCTCP_LEAST_PACKETS = 20
 _RED_KMIN_SHARE, _RED_KMAX_SHARE, _RED_PMAX = 0.25, 0.75, 0.1
@@ -23,7 +24,8 @@ def dctcp_step(threshold_bytes: int) -> Marking:
 
 
 def red_drop(buffer_bytes: int, kmin_bytes: int | None, kmax_bytes: int | None, pmax: float | None) -> Marking:
-    """Early random drop between kmin and kmax on the instantaneous queue; defaults are a quarter and three quarters of the buffer, 10 %."""
+    """Early random drop between kmin and kmax on the instantaneous queue; defaults are a quarter and three
+    quarters of the buffer, 10 %."""
     return Marking(
         kmin_bytes if kmin_bytes is not None else int(buffer_bytes * _RED_KMIN_SHARE),
         kmax_bytes if kmax_bytes is not None else int(buffer_bytes * _RED_KMAX_SHARE),

@@ -1,7 +1,8 @@
-"""Queue samples: a process that watches one port's queue every microsecond while it is busy, and sleeps while it is idle.
+"""Queue samples: a process that watches one port's queue every microsecond while it is busy, and sleeps while
+it is idle.
 
-It wakes by the traffic itself (a packet tap on the port), so an idle network costs nothing and no burst is missed. In virtual time a sample
-takes no time, so watching does not change what is watched.
+It wakes by the traffic itself (a packet tap on the port), so an idle network costs nothing and no burst is
+missed. In virtual time a sample takes no time, so watching does not change what is watched.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _LIBC = ctypes.CDLL(None)
 
 
 class QueueSampler:
-    """Samples qdisc `handle` of port `interface` into `file` (rows of five int64, see COLUMNS); a context manager around the traffic."""
+    """Samples qdisc `handle` of port `interface` into `file` (rows of five int64, see COLUMNS); a context
+    manager around the traffic."""
 
     def __init__(self, interface: str, ifindex: int, handle: int, file: Path) -> None:
         self._interface, self._ifindex, self._handle, self._file = interface, ifindex, handle, file
@@ -72,7 +74,8 @@ class QueueSampler:
             tap.setblocking(False)
             probe = Probe(self._ifindex, self._handle)
             os.close(tell)
-            while stop not in select.select([tap, stop], [], [])[0]:
+            descriptors = [tap.fileno(), stop]
+            while stop not in select.select(descriptors, [], [])[0]:
                 _accept(tap, False)
                 _sample_while_busy(probe, samples)
                 _accept(tap, True)

@@ -28,8 +28,9 @@ def no_cases(spec: Spec) -> tuple[Case, ...]:
 class Experiment:
     """A question, the spec that answers it, and the cases it is compared with.
 
-    `claim`: the slide of the lecture and what it says. `expects`: what should be seen, in a sentence. `cases` gives the comparison runs of a
-    main spec; a case that changes a key which the user set is left out (the user has decided it).
+    `claim`: the slide of the lecture and what it says. `expects`: what should be seen, in a sentence. `cases`
+    gives the comparison runs of a main spec; a case that changes a key which the user set is left out (the user
+    has decided it).
     """
 
     name: str
@@ -62,12 +63,16 @@ def find(name: str) -> Experiment:
     """The experiment called `name`; raises BadRequest listing all names."""
     known = catalog()
     if name not in known:
-        raise BadRequest(f"experiment: {name!r} is unknown; allowed: {', '.join(known)}, or a YAML file with the key 'experiment'")
+        raise BadRequest(
+            f"experiment: {name!r} is unknown; allowed: {', '.join(known)}, or a YAML file with the key 'experiment'"
+        )
     return known[name]
 
 
 def plan(experiment: Experiment, given: Mapping[str, Any]) -> Plan:
     """The runs of `experiment` with the user's `given` keys laid over its defaults."""
     main = parse({**experiment.defaults, **given})
-    cases = tuple((case.label, parse(case.changes, main)) for case in experiment.cases(main) if not set(case.changes) & set(given))
+    cases = tuple(
+        (case.label, parse(case.changes, main)) for case in experiment.cases(main) if not set(case.changes) & set(given)
+    )
     return Plan(experiment, main, cases)

@@ -1,6 +1,8 @@
-"""The command line: reads the request, hands it to the module that does it, and turns errors into one line and an exit status.
+"""The command line: reads the request, hands it to the module that does it, and turns errors into one line and
+an exit status.
 
-Exit status: 0 done; 1 the run failed; 2 a bad request. Messages go to stderr, results (a table, or one JSON document with --json) to stdout.
+Exit status: 0 done; 1 the run failed; 2 a bad request. Messages go to stderr, results (a table, or one JSON
+document with --json) to stdout.
 """
 
 from __future__ import annotations
@@ -58,15 +60,22 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="run_experiment", description="fabriclab: AI-cluster networks, packet by packet, in virtual time.",
-                     epilog="`run_experiment NAME ...` is short for `run_experiment run NAME ...`.")  # fmt: skip
+    parser = _Parser(
+        prog="run_experiment",
+        description="fabriclab: AI-cluster networks, packet by packet, in virtual time.",
+        epilog="`run_experiment NAME ...` is short for `run_experiment run NAME ...`.",
+    )
     parser.add_argument("--version", action="version", version=f"fabriclab {rundir.version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    listing = commands.add_parser("list", help="every experiment, its question, the claim it tests; --keys: every spec key")
+    listing = commands.add_parser(
+        "list", help="every experiment, its question, the claim it tests; --keys: every spec key"
+    )
     listing.add_argument("--keys", action="store_true", help="list the spec's keys instead")
     listing.add_argument("--json", action="store_true")
     listing.set_defaults(action=_list)
-    commands.add_parser("check", help="what this machine can run, everything missing, and the fix").set_defaults(action=_check)
+    commands.add_parser("check", help="what this machine can run, everything missing, and the fix").set_defaults(
+        action=_check
+    )
     _add_run(commands)
     shell = commands.add_parser("shell", help="the Mininet prompt on a fabric")
     shell.add_argument("--topology", default="star", help="the fabric (default: star)")
@@ -84,8 +93,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_spec_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a spec key; may be given again (list --keys)")
-    parser.add_argument("--clock", choices=("virtual", "real"), default="virtual", help="the lab's clock (default: virtual)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a spec key; may be given again (list --keys)"
+    )
+    parser.add_argument(
+        "--clock", choices=("virtual", "real"), default="virtual", help="the lab's clock (default: virtual)"
+    )
     parser.add_argument("--seed", help="seed of all randomness")
     parser.add_argument("--out", type=Path, metavar="DIR", help="run directory (default: results/NAME-DATE-TIME)")
 
@@ -95,7 +108,9 @@ def _add_run(commands: Any) -> None:
     run.add_argument("experiment", metavar="NAME|FILE.yaml")
     _add_spec_options(run)
     run.add_argument("--only", action="store_true", help="the main run alone, without the cases it is compared with")
-    run.add_argument("--watchdog", type=float, default=900.0, metavar="SECONDS", help="wall-clock limit of each run (default: 900)")
+    run.add_argument(
+        "--watchdog", type=float, default=900.0, metavar="SECONDS", help="wall-clock limit of each run (default: 900)"
+    )
     run.add_argument("--json", action="store_true", help="print the summary as JSON")
     run.set_defaults(action=_run)
 
@@ -104,7 +119,9 @@ def _add_kernel(commands: Any) -> None:
     kernel = commands.add_parser("kernel", help="the lab kernel")
     steps = kernel.add_subparsers(metavar="build|info", required=True, parser_class=_Parser)
     build = steps.add_parser("build", help="build it, or say that it is built")
-    build.add_argument("--source", type=Path, metavar="FILE|DIR", help="a kernel source archive or folder, instead of Debian's newest")
+    build.add_argument(
+        "--source", type=Path, metavar="FILE|DIR", help="a kernel source archive or folder, instead of Debian's newest"
+    )
     build.set_defaults(action=_kernel_build)
     steps.add_parser("info", help="version, configuration, what is missing").set_defaults(action=_kernel_info)
 
@@ -140,11 +157,21 @@ def _requested(name: str) -> tuple[Experiment, dict[str, Any]]:
 
 def _list(arguments: argparse.Namespace) -> None:
     if arguments.keys:
-        rows = [{"key": item.metadata["name"], "default": item.metadata["kind"].format(item.default), "allowed": item.metadata["kind"].allowed,
-                 "meaning": item.metadata["help"]} for item in fields(Spec)]  # fmt: skip
+        rows = [
+            {
+                "key": item.metadata["name"],
+                "default": item.metadata["kind"].format(item.default),
+                "allowed": item.metadata["kind"].allowed,
+                "meaning": item.metadata["help"],
+            }
+            for item in fields(Spec)
+        ]
         title = "spec keys (--set KEY=VALUE)"
     else:
-        rows = [{"experiment": item.name, "question": item.question, "claim": item.claim, "expected": item.expects} for item in catalog().values()]
+        rows = [
+            {"experiment": item.name, "question": item.question, "claim": item.claim, "expected": item.expects}
+            for item in catalog().values()
+        ]
         title = "experiments (run_experiment NAME)"
     if arguments.json:
         print(json.dumps(rows, indent=1))
@@ -156,8 +183,14 @@ def _check(arguments: argparse.Namespace) -> int:
     from experiments.preflight import checks
 
     found = checks()
-    screen.table("what this machine can run", ["requirement", "", "seen", "fix"],
-                 [[check.name, "ok" if check.holds else "MISSING", check.seen, "" if check.holds else check.fix] for check in found])  # fmt: skip
+    screen.table(
+        "what this machine can run",
+        ["requirement", "", "seen", "fix"],
+        [
+            [check.name, "ok" if check.holds else "MISSING", check.seen, "" if check.holds else check.fix]
+            for check in found
+        ],
+    )
     return 0 if all(check.holds for check in found) else 1
 
 
@@ -167,7 +200,9 @@ def _kernel() -> Any:
 
     kernel = find_kernel()
     if kernel is None:
-        raise RuntimeError("there is no lab kernel yet: build it once with `./run_experiment kernel build` (about ten CPU-minutes)")
+        raise RuntimeError(
+            "there is no lab kernel yet: build it once with `./run_experiment kernel build` (about ten CPU-minutes)"
+        )
     for warning in kernel.warnings:
         screen.say(f"warning: {warning}")
     return kernel
@@ -175,7 +210,8 @@ def _kernel() -> Any:
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """Ctrl-C, SIGTERM and SIGHUP ask the labs to end and keep what they have; a second one ends us at once, and the labs with us."""
+    """Ctrl-C, SIGTERM and SIGHUP ask the labs to end and keep what they have; a second one ends us at once, and
+    the labs with us."""
     stop = Stop()
 
     def handle(number: int, frame: Any) -> None:
@@ -196,7 +232,10 @@ def stopping() -> Iterator[Stop]:
 def _run(arguments: argparse.Namespace) -> int:
     experiment, from_file = _requested(arguments.experiment)
     asked = plan(experiment, {**from_file, **given_keys(arguments)})
-    specs = [("main", limits.resolve(asked.main)), *((label, limits.resolve(spec)) for label, spec in asked.cases if not arguments.only)]
+    specs = [
+        ("main", limits.resolve(asked.main)),
+        *((label, limits.resolve(spec)) for label, spec in asked.cases if not arguments.only),
+    ]
     for _, spec in specs:
         limits.memory_bytes(spec)
     kernel = _kernel()
@@ -207,11 +246,13 @@ def _run(arguments: argparse.Namespace) -> int:
         rundir.hand_over(folder)
 
 
-def _run_all(arguments: argparse.Namespace, asked: Plan, specs: list[tuple[str, Spec]], kernel: Any, folder: Path) -> int:
+def _run_all(
+    arguments: argparse.Namespace, asked: Plan, specs: list[tuple[str, Spec]], kernel: Any, folder: Path
+) -> int:
     from experiments.runner import Setting, Task, run_all
 
     tasks = [Task(label, spec, rundir.case_folder(folder, label), asked.experiment.name) for label, spec in specs]
-    setting = Setting(kernel, arguments.clock, tuple(["./run_experiment", *sys.argv[1:]]), arguments.watchdog)
+    setting = Setting(kernel, arguments.clock, ("./run_experiment", *sys.argv[1:]), arguments.watchdog)
     with stopping() as stop, screen.progress([task.label for task in tasks]) as note:
         failures = run_all(tasks, setting, stop, note)
     for line in failures:
@@ -243,14 +284,18 @@ def _conclude(folder: Path, as_json: bool, title: str) -> None:
 
 def _report(arguments: argparse.Namespace) -> None:
     if not (arguments.folder / "spec.yaml").is_file():
-        raise BadRequest(f"DIR: {arguments.folder} is no run directory (it has no spec.yaml); allowed: a folder that `run` wrote")
+        raise BadRequest(
+            f"DIR: {arguments.folder} is no run directory (it has no spec.yaml); allowed: a folder that `run` wrote"
+        )
     _conclude(arguments.folder, arguments.json, str(arguments.folder))
 
 
 def _shell(arguments: argparse.Namespace) -> int:
     from experiments.runner import open_shell
 
-    spec = limits.resolve(parse({"senders": 4, "capture": "off", **given_keys(arguments), "topology": arguments.topology}))
+    spec = limits.resolve(
+        parse({"senders": 4, "capture": "off", **given_keys(arguments), "topology": arguments.topology})
+    )
     kernel = _kernel()
     folder = rundir.create(arguments.out, "shell")
     try:

@@ -1,7 +1,8 @@
 """The part of a run that happens inside the lab kernel: `python -m experiments.guest RUN`.
 
-Reads RUN/spec.yaml, builds the fabric, runs the workload under capture and telemetry, and leaves raw facts: measured.json, pcap/,
-telemetry/*.samples. Nothing here knows the host's clock, so equal specs leave equal bytes.
+Reads RUN/spec.yaml, builds the fabric, runs the workload under capture and telemetry, and leaves raw facts:
+measured.json, pcap/, telemetry/*.samples. Nothing here knows the host's clock, so equal specs leave equal
+bytes.
 """
 
 from __future__ import annotations
@@ -51,7 +52,11 @@ def capture_points(spec: Spec, fabric: Fabric) -> list[Point]:
         return []
     points = [Point(HOT_PORT, HOT_PORT, ring_kib=_HOT_RING_KIB)]
     if spec.capture == "all":
-        points += [Point(f"{host.name}-eth0", "eth0", tuple(host.enter_command())) for host in fabric.hosts if host.name != RECEIVER]
+        points += [
+            Point(f"{host.name}-eth0", "eth0", tuple(host.enter_command()))
+            for host in fabric.hosts
+            if host.name != RECEIVER
+        ]
     return points
 
 
@@ -65,7 +70,8 @@ def run(spec: Spec, folder: Path) -> None:
         captures = stack.enter_context(_captures(spec, fabric, folder))
         measured["capture"] = captures.losses
         connections = tcp.connect(fabric, [(f"h{number}", RECEIVER) for number in range(2, spec.hosts + 1)])
-        stack.enter_context(_sampler(spec, fabric, folder))
+        if spec.telemetry:
+            stack.enter_context(_sampler(spec, fabric, folder))
         before = counters.read(fabric.namespaces)
         stack.callback(_account, measured, fabric, before, connections)
         tell("phase", name="rounds", packets=_packets(spec))
@@ -91,10 +97,16 @@ def _account(measured: dict[str, Any], fabric: Fabric, before: Any, connections:
     measured["tcp"] = counters.difference(before, counters.read(fabric.namespaces))
     measured["flows"] = [connection.describe() for connection in connections]
     measured["ports"] = {
-        name: {"peer": f"h{name.rpartition('eth')[2]}", "hot": name == hot, "qdiscs": [item.as_json() for item in stack]}
+        name: {
+            "peer": f"h{name.rpartition('eth')[2]}",
+            "hot": name == hot,
+            "qdiscs": [item.as_json() for item in stack],
+        }
         for name, stack in fabric.port_qdiscs().items()
     }
-    measured["nics"] = {host.name: {"qdiscs": [item.as_json() for item in fabric.host_qdiscs(host.name)]} for host in fabric.hosts}
+    measured["nics"] = {
+        host.name: {"qdiscs": [item.as_json() for item in fabric.host_qdiscs(host.name)]} for host in fabric.hosts
+    }
     rounds = measured["rounds"]
     measured["virtual_s"] = (rounds[-1]["end_ns"] - rounds[0]["start_ns"]) / 1e9 if rounds else 0.0
 
@@ -104,7 +116,8 @@ def _write(path: Path, document: dict[str, Any]) -> None:
 
 
 class _captures(Capture):  # noqa: N801 (used like a function)
-    """Captures to memory, moved to the run folder at the end: an ordinary user's folder is slow and cannot be chowned from inside."""
+    """Captures to memory, moved to the run folder at the end: an ordinary user's folder is slow and cannot be
+    chowned from inside."""
 
     def __init__(self, spec: Spec, fabric: Fabric, folder: Path) -> None:
         self.final = folder / "pcap"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 from controller.marking import dctcp_step, dctcp_threshold_bytes, red_drop
 from experiments.spec import AUTO, Spec
@@ -18,11 +19,13 @@ _GUEST_BASE_BYTES = 320 << 20
 _HOST_BYTES = 2 << 20
 _CAPTURE_BYTES = 12 << 20
 _CAPTURED_PACKET_BYTES = 116
+_SEND_BUFFER_BYTES = 4 << 20
 _SKB_OVERHEAD = 3  # kernel memory per payload byte in flight: sender's copy, receiver's, and their headers
 
 
 def resolve(spec: Spec) -> Spec:
-    """The spec with every "auto" replaced by its value, checked; raises BadRequest naming the key, the value and what is allowed."""
+    """The spec with every "auto" replaced by its value, checked; raises BadRequest naming the key, the value
+    and what is allowed."""
     _check(spec)
     cc = ("dctcp" if spec.queue == "dctcp" else "cubic") if spec.cc == AUTO else spec.cc
     marking = _marking(spec)
@@ -31,22 +34,39 @@ def resolve(spec: Spec) -> Spec:
     return replace(spec, cc=cc, kmin_bytes=marking.kmin_bytes, kmax_bytes=marking.kmax_bytes, pmax=marking.pmax)
 
 
+def _refuse(key: str, given: str, allowed: str) -> NoReturn:
+    raise BadRequest(f"{key}: {given}; allowed: {allowed}")
+
+
 def _check(spec: Spec) -> None:
     frame_bytes = spec.mtu_bytes + ETHERNET_HEADER_BYTES
     if not LEAST_MTU_BYTES <= spec.mtu_bytes <= MOST_MTU_BYTES:
-        raise BadRequest(f"mtu: {format_bytes(spec.mtu_bytes)} is given; allowed: {LEAST_MTU_BYTES}B to {MOST_MTU_BYTES}B")
+        _refuse("mtu", f"{format_bytes(spec.mtu_bytes)} is given", f"{LEAST_MTU_BYTES}B to {MOST_MTU_BYTES}B")
     if spec.buffer_bytes < frame_bytes:
-        raise BadRequest(f"buffer: {format_bytes(spec.buffer_bytes)} holds no packet; allowed: one frame of {frame_bytes}B or more")
-    if spec.rto_min_ns < TICK_NS or spec.rto_min_ns % TICK_NS:
-        raise BadRequest(f"rto_min: {format_duration(spec.rto_min_ns)} is given; allowed: whole timer ticks of {format_duration(TICK_NS)}, one or more")
+        _refuse(
+            "buffer",
+            f"{format_bytes(spec.buffer_bytes)} is given and holds no packet",
+            f"one frame of {frame_bytes}B or more",
+        )
+    if spec.rto_min_ns % TICK_NS:
+        _refuse(
+            "rto_min",
+            f"{format_duration(spec.rto_min_ns)} is given",
+            f"whole timer ticks of {format_duration(TICK_NS)}, one or more",
+        )
     if spec.hosts > MOST_HOSTS:
-        raise BadRequest(f"senders: {spec.senders} is given; allowed: up to {MOST_HOSTS - 1}")
+        _refuse("senders", f"{spec.senders} is given", f"up to {MOST_HOSTS - 1}")
     if spec.rate_bps % 8 or spec.rate_bps > MOST_RATE_BPS:
-        raise BadRequest(f"rate: {format_rate(spec.rate_bps)} is given; allowed: whole bytes per second up to {format_rate(MOST_RATE_BPS)}")
+        _refuse(
+            "rate",
+            f"{format_rate(spec.rate_bps)} is given",
+            f"whole bytes per second up to {format_rate(MOST_RATE_BPS)}",
+        )
     if not spec.rack and spec.sack:
-        raise BadRequest("rack: off is given with sack on; allowed: off only with sack=off (Linux has no other loss recovery with SACK since 6.17)")
+        # Linux 6.17 removed the loss recovery that RACK had replaced (RFC 6675).
+        _refuse("rack", "off is given with sack on", "off only together with sack=off")
     if spec.queue == "droptail" and (spec.kmin_bytes, spec.kmax_bytes, spec.pmax) != (None, None, None):
-        raise BadRequest("kmin, kmax, pmax: given with queue=droptail; allowed: with queue=red or queue=dctcp")
+        _refuse("kmin, kmax, pmax", "given with queue=droptail", "with queue=red or queue=dctcp")
 
 
 def _marking(spec: Spec) -> Marking | None:
@@ -58,11 +78,15 @@ def _marking(spec: Spec) -> Marking | None:
     else:
         marking = _dctcp(spec)
     if marking.kmin_bytes > marking.kmax_bytes:
-        raise BadRequest(f"kmin: {format_bytes(marking.kmin_bytes)} is above kmax {format_bytes(marking.kmax_bytes)}; allowed: up to kmax")
+        _refuse(
+            "kmin", f"{format_bytes(marking.kmin_bytes)} is above kmax {format_bytes(marking.kmax_bytes)}", "up to kmax"
+        )
     if marking.kmax_bytes >= spec.buffer_bytes:
-        raise BadRequest(
-            f"kmax: {format_bytes(marking.kmax_bytes)} is not below the buffer {format_bytes(spec.buffer_bytes)}: the tail would drop before"
-            f" all is marked; allowed: below the buffer"
+        _refuse(
+            "kmax",
+            f"{format_bytes(marking.kmax_bytes)} is not below the buffer of {format_bytes(spec.buffer_bytes)}: the tail"
+            " would drop before all is marked",
+            "below the buffer",
         )
     return marking
 
@@ -89,19 +113,26 @@ def host_profile(spec: Spec) -> HostProfile:
 
 
 def memory_bytes(spec: Spec) -> int:
-    """Guest memory that the run may touch: hosts, bytes in flight, captures."""
-    flight_bytes = spec.senders * min(spec.sru_bytes, 4 << 20) * _SKB_OVERHEAD
-    packets = spec.senders * spec.rounds * (spec.sru_bytes // spec.mtu_bytes + 1)
-    captures = {"off": 0, "hot": 1, "all": 1 + spec.senders}[spec.capture]
-    capture_bytes = captures * _CAPTURE_BYTES + (0 if not captures else packets * _CAPTURED_PACKET_BYTES * (2 if captures == 1 else 4))
-    needed_bytes = _GUEST_BASE_BYTES + spec.hosts * _HOST_BYTES + flight_bytes + capture_bytes
+    """Guest memory that the run may touch: hosts, bytes in flight, captures. Raises BadRequest when it is not there."""
+    flight_bytes = spec.senders * min(spec.sru_bytes, _SEND_BUFFER_BYTES) * _SKB_OVERHEAD
+    needed_bytes = _GUEST_BASE_BYTES + spec.hosts * _HOST_BYTES + flight_bytes + _captured_bytes(spec)
     available_bytes = _available_bytes()
     if needed_bytes > available_bytes:
-        raise BadRequest(
-            f"senders: {spec.senders} with bytes={format_bytes(spec.sru_bytes)}, rounds={spec.rounds}, capture={spec.capture} need"
-            f" {needed_bytes >> 20} MiB of memory; allowed: what this machine has free, {available_bytes >> 20} MiB"
+        _refuse(
+            "senders",
+            f"{spec.senders} with bytes={format_bytes(spec.sru_bytes)}, rounds={spec.rounds}, capture={spec.capture}"
+            f" need {needed_bytes >> 20} MiB of memory",
+            f"what this machine has free, {available_bytes >> 20} MiB",
         )
     return needed_bytes
+
+
+def _captured_bytes(spec: Spec) -> int:
+    """Capture rings, and the capture files, which lie in guest memory until the end."""
+    points = {"off": 0, "hot": 1, "all": 1 + spec.senders}[spec.capture]
+    times_seen = {"off": 0, "hot": 2, "all": 4}[spec.capture]  # data and acknowledgements, at each point on the path
+    packets = spec.senders * spec.rounds * (spec.sru_bytes // spec.mtu_bytes + 1)
+    return points * _CAPTURE_BYTES + packets * times_seen * _CAPTURED_PACKET_BYTES
 
 
 def _available_bytes() -> int:

@@ -14,8 +14,16 @@ from experiments.runner import guest_environment
 from lab.boot import Job, LabError, memory_folder, run
 from lab.kernel import find_kernel
 
-_TOOLS = {"ovs-vswitchd": "openvswitch-switch", "ovs-vsctl": "openvswitch-common", "ovsdb-server": "openvswitch-switch", "tcpdump": "tcpdump",
-          "mnexec": "mininet", "nsenter": "util-linux", "ip": "iproute2", "ping": "iputils-ping"}  # fmt: skip
+_TOOLS = {
+    "ovs-vswitchd": "openvswitch-switch",
+    "ovs-vsctl": "openvswitch-common",
+    "ovsdb-server": "openvswitch-switch",
+    "tcpdump": "tcpdump",
+    "mnexec": "mininet",
+    "nsenter": "util-linux",
+    "ip": "iproute2",
+    "ping": "iputils-ping",
+}
 _SMALLEST_GUEST_BYTES = 256 << 20
 _BOOT_LIMIT_S = 60.0
 
@@ -59,7 +67,9 @@ def _memory() -> Check:
     try:
         return Check("guest memory", True, str(memory_folder(_SMALLEST_GUEST_BYTES)))
     except LabError as error:
-        return Check("guest memory", False, str(error), "set FABRICLAB_MEMORY to a folder with room that is not mounted noexec")
+        return Check(
+            "guest memory", False, str(error), "set FABRICLAB_MEMORY to a folder with room that is not mounted noexec"
+        )
 
 
 def _boot() -> Check:
@@ -70,12 +80,16 @@ def _boot() -> Check:
         return Check("boot", False, "no lab kernel to boot", "./run_experiment kernel build")
     output = io.BytesIO()
     with tempfile.TemporaryDirectory() as results:
-        job = Job(argv=("date", "+%Y"), results=Path(results), env=guest_environment(), memory_bytes=_SMALLEST_GUEST_BYTES, watchdog_s=_BOOT_LIMIT_S)
+        job = Job(
+            argv=("date", "+%Y"),
+            results=Path(results),
+            env=guest_environment(),
+            memory_bytes=_SMALLEST_GUEST_BYTES,
+            watchdog_s=_BOOT_LIMIT_S,
+        )
         outcome = run(kernel.path, job, stdout=output, stderr=output)
     said = output.getvalue().decode(errors="replace").strip()
     if outcome.status or said != "2023":
         lines = [*outcome.kernel_log, *said.splitlines()]
         return Check("boot", False, lines[-1] if lines else outcome.ended_as, fix)
     return Check("boot", True, f"up and down in {outcome.wall_s:.2f} s as user {os.geteuid()}")
-
-

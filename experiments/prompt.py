@@ -18,7 +18,7 @@ def main(folder: Path) -> int:
     spec = rundir.read_spec(folder)
     setLogLevel("info")
     with emulate(topology(spec), limits.host_profile(spec)) as fabric:
-        print(f"{len(fabric.hosts)} hosts on {spec.topology}; try: nodes, h1 ping -c 3 h2, h2 tc -s qdisc show dev eth0, exit")
+        print(f"{len(fabric.hosts)} hosts on {spec.topology}; try: h1 ping -c 3 h2, h2 tc -s qdisc show dev eth0, exit")
         CLI(fabric)
     return 0
 

@@ -27,7 +27,8 @@ META_KEYS = ("experiment", "label", "clock")
 def create(out: Path | None, name: str) -> Path:
     """A new run directory: `out` when given (new or empty), else results/NAME-DATE-TIME below the current folder.
 
-    Raises BadRequest when it exists with something in it or cannot be written. Under sudo it belongs to the invoking user.
+    Raises BadRequest when it exists with something in it or cannot be written. Under sudo it belongs to the
+    invoking user.
     """
     folder = out or _default_folder(name)
     try:
@@ -38,7 +39,9 @@ def create(out: Path | None, name: str) -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise BadRequest(f"out: {folder} cannot be written ({error.strerror}); allowed: a folder that you may write") from None
+        raise BadRequest(
+            f"out: {folder} cannot be written ({error.strerror}); allowed: a folder that you may write"
+        ) from None
     return folder.resolve()
 
 
@@ -50,7 +53,8 @@ def _default_folder(name: str) -> Path:
 
 
 def case_folder(folder: Path, label: str) -> Path:
-    """Where the run `label` of an experiment lies: the main run is the directory itself, the others are cases/LABEL in it."""
+    """Where the run `label` of an experiment lies: the main run is the directory itself, the others are
+    cases/LABEL in it."""
     found = folder if label == "main" else folder / "cases" / label
     found.mkdir(parents=True, exist_ok=True)
     return found
@@ -78,8 +82,15 @@ def read_spec(folder: Path) -> Spec:
 
 def write_provenance(folder: Path, facts: dict[str, Any]) -> None:
     """provenance.json: what made this run and how it ended; `facts` adds to what is the same for every run."""
-    document = {"format": FORMAT, "fabriclab": version(), "git_commit": _git_commit(), "python": platform.python_version(),
-                "packages": _package_versions(), "machine": platform.platform(), **facts}  # fmt: skip
+    document = {
+        "format": FORMAT,
+        "fabriclab": version(),
+        "git_commit": _git_commit(),
+        "python": platform.python_version(),
+        "packages": _package_versions(),
+        "machine": platform.platform(),
+        **facts,
+    }
     (folder / "provenance.json").write_text(json.dumps(document, indent=1) + "\n")
 
 

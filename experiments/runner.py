@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -42,7 +41,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Setting:
-    """What all tasks of a call share: the kernel, the clock ("virtual" or "real"), the command line that asked, the wall-clock limit."""
+    """What all tasks of a call share: the kernel, the clock ("virtual" or "real"), the command line that asked,
+    the wall-clock limit."""
 
     kernel: Kernel
     clock: str
@@ -56,8 +56,16 @@ class RunFailed(RuntimeError):
 
 def guest_environment() -> dict[str, str]:
     """The whole environment inside the lab: nothing of the caller's leaks into a run."""
-    return {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": "/dev/shm",
-            "TERM": os.environ.get("TERM", "dumb"), "SHELL": "/bin/bash"}  # fmt: skip
+    return {
+        "PATH": _PATH,
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TMPDIR": "/dev/shm",
+        "TERM": os.environ.get("TERM", "dumb"),
+        "SHELL": "/bin/bash",
+    }
 
 
 def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambda label, event: None) -> Outcome:
@@ -78,10 +86,25 @@ def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambd
     started, errors = rundir.now(), io.BytesIO()
     outcome = boot(setting.kernel.path, _job(task, setting), note, stdout=errors, stderr=errors, stop=stop)
     _convert_samples(task.folder / "telemetry")
-    rundir.write_provenance(task.folder, {
-        "kernel": {"version": setting.kernel.version, "config_hash": setting.kernel.config_hash, "warnings": list(setting.kernel.warnings)}, "tools": tools, "seed": task.spec.seed, "clock": setting.clock, "command": list(setting.command),
-        "started": started, "ended": rundir.now(), "ended_as": outcome.ended_as, "exit_status": outcome.status, "wall": _wall(times_s, outcome),
-    })  # fmt: skip
+    rundir.write_provenance(
+        task.folder,
+        {
+            "kernel": {
+                "version": setting.kernel.version,
+                "config_hash": setting.kernel.config_hash,
+                "warnings": list(setting.kernel.warnings),
+            },
+            "tools": tools,
+            "seed": task.spec.seed,
+            "clock": setting.clock,
+            "command": list(setting.command),
+            "started": started,
+            "ended": rundir.now(),
+            "ended_as": outcome.ended_as,
+            "exit_status": outcome.status,
+            "wall": _wall(times_s, outcome),
+        },
+    )
     if outcome.ended_as != "done":
         raise RunFailed(_explain(task, setting, outcome, errors.getvalue().decode(errors="replace")))
     return outcome
@@ -89,9 +112,15 @@ def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambd
 
 def _job(task: Task, setting: Setting) -> Job:
     return Job(
-        argv=(sys.executable, "-m", "experiments.guest", str(task.folder)), results=task.folder, env=guest_environment(), cwd=rundir.ROOT,
-        memory_bytes=limits.memory_bytes(task.spec), seed=task.spec.seed, clock=setting.clock, watchdog_s=setting.watchdog_s,
-    )  # fmt: skip
+        argv=(sys.executable, "-m", "experiments.guest", str(task.folder)),
+        results=task.folder,
+        env=guest_environment(),
+        cwd=rundir.ROOT,
+        memory_bytes=limits.memory_bytes(task.spec),
+        seed=task.spec.seed,
+        clock=setting.clock,
+        watchdog_s=setting.watchdog_s,
+    )
 
 
 def _wall(times_s: dict[str, float], outcome: Outcome) -> dict[str, float]:
@@ -129,7 +158,9 @@ def _convert_samples(folder: Path) -> None:
         pyarrow.parquet.write_table(pa.concat_tables(tables), folder / "queue.parquet", compression="zstd")
 
 
-def run_all(tasks: Sequence[Task], setting: Setting, stop: Stop, on_event: OnEvent = lambda label, event: None) -> list[str]:
+def run_all(
+    tasks: Sequence[Task], setting: Setting, stop: Stop, on_event: OnEvent = lambda label, event: None
+) -> list[str]:
     """All tasks, as many at a time as there are cores, the longest-looking first; returns the failures as lines.
 
     After a stop no further task is begun, and each running lab keeps what it has.
@@ -145,8 +176,18 @@ def run_all(tasks: Sequence[Task], setting: Setting, stop: Stop, on_event: OnEve
 
 
 def open_shell(spec: Spec, kernel: Kernel, clock: str, folder: Path) -> int:
-    """The Mininet prompt on the fabric of `spec`, on our terminal; `folder` is writable from inside. Returns its exit status."""
+    """The Mininet prompt on the fabric of `spec`, on our terminal; `folder` is writable from inside. Returns
+    its exit status."""
     rundir.write_spec(folder, spec, experiment="shell", label="main", clock=clock)
-    job = Job(argv=(sys.executable, "-m", "experiments.prompt", str(folder)), results=folder, env=guest_environment(), cwd=rundir.ROOT,
-              memory_bytes=limits.memory_bytes(spec), seed=spec.seed, clock=clock, watchdog_s=SHELL_WATCHDOG_S, interactive=True)  # fmt: skip
+    job = Job(
+        argv=(sys.executable, "-m", "experiments.prompt", str(folder)),
+        results=folder,
+        env=guest_environment(),
+        cwd=rundir.ROOT,
+        memory_bytes=limits.memory_bytes(spec),
+        seed=spec.seed,
+        clock=clock,
+        watchdog_s=SHELL_WATCHDOG_S,
+        interactive=True,
+    )
     return boot(kernel.path, job).status

@@ -46,8 +46,17 @@ def comparison(rows: Sequence[Mapping[str, Any]], title: str) -> None:
         table.add_column(name, justify="right")
     table.add_column("verdict")
     for row in rows:
-        table.add_row(row["label"], str(row["senders"]), row["queue"], row["rto_min"], _rate(row["goodput_bps"]), _milliseconds(row["median_round_seconds"]),
-                      _ratio(row["median_round_seconds"], row["ideal_seconds"]), *(_count(row[name]) for name in _COUNTS), row["verdict"] or "-")  # fmt: skip
+        table.add_row(
+            row["label"],
+            str(row["senders"]),
+            row["queue"],
+            row["rto_min"],
+            _rate(row["goodput_bps"]),
+            _milliseconds(row["median_round_seconds"]),
+            _ratio(row["median_round_seconds"], row["ideal_seconds"]),
+            *(_count(row[name]) for name in _COUNTS),
+            row["verdict"] or "-",
+        )
     _out().print(table)
 
 

@@ -1,14 +1,15 @@
 """The spec of a run: every key with its unit, default, meaning and limits, read from text once and frozen.
 
-A key is a dataclass field; its metadata says how the command line and YAML call it (`rate`), while the code uses the name with the unit
-(`rate_bps`). Unknown keys, bad values and combinations that cannot work are BadRequest.
+A key is a dataclass field; its metadata says how the command line and YAML call it (`rate`), while the code
+uses the name with the unit (`rate_bps`). Unknown keys, bad values and combinations that cannot work are
+BadRequest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 from dataclasses import Field as DataclassField
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Callable
 
@@ -115,21 +116,38 @@ class Spec:
     switch_delay_ns: int = _key("switch_delay", DURATION, "500ns", "pipeline delay of a switch, per packet")
     buffer_bytes: int = _key("buffer", SIZE, "600KB", "egress buffer of each switch port")
     mtu_bytes: int = _key("mtu", SIZE, "1500B", "IP MTU of every link")
-    queue: str = _key("queue", _choice("droptail", "red", "dctcp"), "droptail", "what a switch port does as its buffer fills")
+    queue: str = _key(
+        "queue", _choice("droptail", "red", "dctcp"), "droptail", "what a switch port does as its buffer fills"
+    )
     kmin_bytes: int | None = _key("kmin", _optional(SIZE), AUTO, "queue at which marking (red: dropping) begins")
-    kmax_bytes: int | None = _key("kmax", _optional(SIZE), AUTO, "queue from which every packet is marked (red: dropped)")
+    kmax_bytes: int | None = _key(
+        "kmax", _optional(SIZE), AUTO, "queue from which every packet is marked (red: dropped)"
+    )
     pmax: float | None = _key("pmax", _optional(PROBABILITY), AUTO, "probability of a mark (red: drop) just below kmax")
     transport: str = _key("transport", _choice("tcp"), "tcp", "how hosts send")
-    cc: str = _key("cc", _choice(AUTO, "reno", "cubic", "dctcp", "bbr"), AUTO, "congestion control; auto: dctcp with queue=dctcp, else cubic")
+    cc: str = _key(
+        "cc",
+        _choice(AUTO, "reno", "cubic", "dctcp", "bbr"),
+        AUTO,
+        "congestion control; auto: dctcp with queue=dctcp, else cubic",
+    )
     sack: bool = _key("sack", SWITCH, "on", "selective acknowledgements (RFC 2018)")
     tlp: bool = _key("tlp", SWITCH, "on", "tail loss probe (RFC 8985)")
-    rack: bool = _key("rack", SWITCH, "on", "RACK loss detection (RFC 8985); Linux from 6.17 on cannot switch it off while sack is on")
+    rack: bool = _key(
+        "rack", SWITCH, "on", "RACK loss detection (RFC 8985); Linux from 6.17 on cannot switch it off while sack is on"
+    )
     rto_min_ns: int = _key("rto_min", SPAN, "200ms", "lower bound of the retransmission timeout")
     senders: int = _key("senders", COUNT, "64", "hosts that send to h1 at the same time")
     sru_bytes: int = _key("bytes", SIZE, "256KiB", "bytes per sender and round (the SRU)")
     rounds: int = _key("rounds", COUNT, "4", "barrier-synchronised rounds")
     jitter_ns: int = _key("jitter", DURATION, "100us", "senders start within this time of a round's begin, seeded")
-    capture: str = _key("capture", _choice("off", "hot", "all"), "all", "packet captures: none, the hot port, or the hot port and every sender")
+    capture: str = _key(
+        "capture",
+        _choice("off", "hot", "all"),
+        "all",
+        "packet captures: none, the hot port, or the hot port and every sender",
+    )
+    telemetry: bool = _key("telemetry", SWITCH, "on", "samples of the hot port's queue, one a microsecond while it is busy")
     seed: int = _key("seed", NUMBER, "1", "all randomness of the run")
 
     @property
@@ -153,7 +171,8 @@ def keys() -> dict[str, DataclassField[Any]]:
 
 
 def parse(values: Mapping[str, Any], base: Spec | None = None) -> Spec:
-    """`base` (default: the defaults) with `values` (key -> text) laid over it; raises BadRequest for an unknown key or a bad value."""
+    """`base` (default: the defaults) with `values` (key -> text) laid over it; raises BadRequest for an unknown
+    key or a bad value."""
     known = keys()
     changes = {}
     for name, value in values.items():

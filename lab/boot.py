@@ -1,8 +1,9 @@
 """Boots the lab kernel and runs one command in it.
 
-The command sees the host's file system under an overlay in memory: whatever it writes is gone afterwards, except in the results folder.
-No privilege is needed. Nothing stays on the host: memory is an unlinked file, the control folder is removed as soon as the kernel is up,
-and the kernel dies with the process that booted it, even when that is killed with SIGKILL (PR_SET_PDEATHSIG).
+The command sees the host's file system under an overlay in memory: whatever it writes is gone afterwards,
+except in the results folder. No privilege is needed. Nothing stays on the host: memory is an unlinked file, the
+control folder is removed as soon as the kernel is up, and the kernel dies with the process that booted it, even
+when that is killed with SIGKILL (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from typing import Any
 
 from lab.cache import own_cache
 
-VIRTUAL_START_NS = 1_700_000_000_000_000_000  # the clock of every virtual run starts here: equal runs, equal time stamps
+VIRTUAL_START_NS = (
+    1_700_000_000_000_000_000  # the clock of every virtual run starts here: equal runs, equal time stamps
+)
 _INIT = Path(__file__).with_name("init.py")
 _PYTHON = "/usr/bin/python3"
 _PR_SET_PDEATHSIG = 1
@@ -46,10 +49,11 @@ class LabError(RuntimeError):
 
 @dataclass(frozen=True)
 class Job:
-    """One command for the lab: `argv` runs in `cwd` with exactly `env`; `results` is the one folder it can write on the host.
+    """One command for the lab: `argv` runs in `cwd` with exactly `env`; `results` is the one folder it can
+    write on the host.
 
-    memory_bytes: the guest's memory, touched lazily. seed: what all its entropy derives from. clock: "virtual" (time-travel=inf-cpu) or
-    "real". watchdog_s: wall-clock limit. interactive: the command's terminal is ours.
+    memory_bytes: the guest's memory, touched lazily. seed: what all its entropy derives from. clock: "virtual"
+    (time-travel=inf-cpu) or "real". watchdog_s: wall-clock limit. interactive: the command's terminal is ours.
     """
 
     argv: tuple[str, ...]
@@ -65,7 +69,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: its exit status, "done" | "failed" | "interrupted" | "watchdog" | "died", wall seconds from boot, last kernel lines."""
+    """How a job ended: its exit status, "done" | "failed" | "interrupted" | "watchdog" | "died", wall seconds
+    from boot, last kernel lines."""
 
     status: int
     ended_as: str
@@ -86,12 +91,19 @@ class Stop:
         os.write(self._writer, b"x")
 
 
-def run(kernel: Path, job: Job, on_event: Callable[[Event, float], None] = lambda event, wall_s: None,
-        stdout: Any = None, stderr: Any = None, stop: Stop | None = None) -> Outcome:  # fmt: skip
-    """Boot `kernel`, run `job`, power off. Events (JSON lines on the job's descriptor 3) go to `on_event` with their wall-clock second.
+def run(
+    kernel: Path,
+    job: Job,
+    on_event: Callable[[Event, float], None] = lambda event, wall_s: None,
+    stdout: Any = None,
+    stderr: Any = None,
+    stop: Stop | None = None,
+) -> Outcome:
+    """Boot `kernel`, run `job`, power off. Events (JSON lines on the job's descriptor 3) go to `on_event` with
+    their wall-clock second.
 
-    `stdout` and `stderr` are binary streams for the command's output (default: ours). A `stop` interrupts the job (SIGINT), and the kernel
-    after a grace of seconds. Raises LabError when no memory or core can be had.
+    `stdout` and `stderr` are binary streams for the command's output (default: ours). A `stop` interrupts the
+    job (SIGINT), and the kernel after a grace of seconds. Raises LabError when no memory or core can be had.
     """
     with _control_folder() as control, _core() as core:
         session = _Session(job, on_event, (stdout or sys.stdout.buffer, stderr or sys.stderr.buffer), stop or Stop())
@@ -100,8 +112,14 @@ def run(kernel: Path, job: Job, on_event: Callable[[Event, float], None] = lambd
 
 
 def _job_document(job: Job) -> dict[str, Any]:
-    return {"argv": job.argv, "env": job.env, "cwd": str(job.cwd), "results": str(job.results.resolve()), "clock": job.clock,
-            "interactive": job.interactive}  # fmt: skip
+    return {
+        "argv": job.argv,
+        "env": job.env,
+        "cwd": str(job.cwd),
+        "results": str(job.results.resolve()),
+        "clock": job.clock,
+        "interactive": job.interactive,
+    }
 
 
 def _command(kernel: Path, job: Job, control: Path) -> list[str]:
@@ -109,15 +127,37 @@ def _command(kernel: Path, job: Job, control: Path) -> list[str]:
     clock = [f"time-travel=inf-cpu time-travel-start={VIRTUAL_START_NS}"] if job.clock == "virtual" else []
     console = "con0=fd:0,fd:1" if job.interactive else "con0=null,fd:1"
     stderr = "con1=null" if job.interactive else "con1=null,fd:5"
-    return [str(kernel), f"mem={job.memory_bytes >> 20}M", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "loglevel=0", "con=null", console,
-            stderr, "con2=fd:3,fd:4", "ssl=null", "seccomp=auto", f"uml_dir={control}", *" ".join(clock).split(), f"init={_PYTHON}", "--", "-I", "-B",
-            str(_INIT.resolve()), str(control / "job.json")]  # fmt: skip
+    return [
+        str(kernel),
+        f"mem={job.memory_bytes >> 20}M",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "ro",
+        "quiet",
+        "loglevel=0",
+        "con=null",
+        console,
+        stderr,
+        "con2=fd:3,fd:4",
+        "ssl=null",
+        "seccomp=auto",
+        f"uml_dir={control}",
+        *" ".join(clock).split(),
+        f"init={_PYTHON}",
+        "--",
+        "-I",
+        "-B",
+        str(_INIT.resolve()),
+        str(control / "job.json"),
+    ]
 
 
 class _Session:
     """One boot: owns the kernel process and its pipes from start to end."""
 
-    def __init__(self, job: Job, on_event: Callable[[Event, float], None], outputs: tuple[Any, Any], stop: Stop) -> None:
+    def __init__(
+        self, job: Job, on_event: Callable[[Event, float], None], outputs: tuple[Any, Any], stop: Stop
+    ) -> None:
         self.job, self.on_event, self.outputs, self.stop = job, on_event, outputs, stop
         self.log: deque[str] = deque(maxlen=_LOG_LINES)
         self.status: int | None = None
@@ -138,8 +178,12 @@ class _Session:
         return self._outcome()
 
     def _start(self, command: list[str], core: int, pipes: _Pipes) -> subprocess.Popen[bytes]:
-        env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/", "TMPDIR": str(memory_folder(self.job.memory_bytes)),
-               "LAB_SEED": f"{self.job.seed:x}"}  # fmt: skip
+        env = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": "/",
+            "TMPDIR": str(memory_folder(self.job.memory_bytes)),
+            "LAB_SEED": f"{self.job.seed:x}",
+        }
         parent = os.getpid()
 
         def prepare() -> None:
@@ -149,15 +193,27 @@ class _Session:
             os.sched_setaffinity(0, {core})
             pipes.place_in_child()
 
-        return subprocess.Popen(command, env=env, stdin=None if self.job.interactive else subprocess.DEVNULL,
-                                stdout=None if self.job.interactive else pipes.stdout[1], stderr=pipes.log[1],
-                                close_fds=False, start_new_session=not self.job.interactive, preexec_fn=prepare)  # fmt: skip
+        return subprocess.Popen(
+            command,
+            env=env,
+            stdin=None if self.job.interactive else subprocess.DEVNULL,
+            stdout=None if self.job.interactive else pipes.stdout[1],
+            stderr=pipes.log[1],
+            close_fds=False,
+            start_new_session=not self.job.interactive,
+            preexec_fn=prepare,
+        )
 
     def _pump(self, process: subprocess.Popen[bytes], pipes: _Pipes, control: Path) -> None:
-        """Serve the pipes until the kernel has closed them all, the watchdog bites, or the grace after a stop is over."""
+        """Serve the pipes until the kernel has closed them all, the watchdog bites, or the grace after a stop
+        is over."""
         pipes.close_child_ends()
-        handlers = {pipes.stdout[0]: self._copy(0), pipes.stderr[0]: self._copy(1), pipes.log[0]: self._note,
-                    pipes.events[0]: lambda data: self._events(data, control)}  # fmt: skip
+        handlers = {
+            pipes.stdout[0]: self._copy(0),
+            pipes.stderr[0]: self._copy(1),
+            pipes.log[0]: self._note,
+            pipes.events[0]: lambda data: self._events(data, control),
+        }
         deadline_s = self.started_s + self.job.watchdog_s
         with selectors.DefaultSelector() as selector:
             for descriptor in (*handlers, self.stop.descriptor):
@@ -218,7 +274,10 @@ class _Pipes:
 
     def place_in_child(self) -> None:
         """After fork: move the three descriptors to their numbers (through high ones, so that none is overwritten)."""
-        high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 100) for descriptor in (self.orders[0], self.events[1], self.stderr[1])]
+        high = [
+            fcntl.fcntl(descriptor, fcntl.F_DUPFD, 100)
+            for descriptor in (self.orders[0], self.events[1], self.stderr[1])
+        ]
         for number, descriptor in enumerate(high, start=3):
             os.dup2(descriptor, number)
         os.closerange(6, 256)
@@ -257,7 +316,8 @@ def _control_folder() -> Iterator[Path]:
 
 @contextmanager
 def _core() -> Iterator[int]:
-    """A processor core for one lab: one that no other lab of this user holds, else any. A lab is five times slower when it wanders."""
+    """A processor core for one lab: one that no other lab of this user holds, else any. A lab is five times
+    slower when it wanders."""
     folder = own_cache() / "cores"
     folder.mkdir(parents=True, exist_ok=True)
     cores = sorted(os.sched_getaffinity(0), reverse=True)
@@ -287,10 +347,15 @@ def _raw_terminal(interactive: bool) -> Iterator[None]:
 
 def memory_folder(memory_bytes: int) -> Path:
     """A folder where the guest's memory can lie: enough room, memory-backed where possible, and not mounted noexec."""
-    candidates = [Path(text) for text in (os.environ.get("FABRICLAB_MEMORY"), "/dev/shm", tempfile.gettempdir()) if text]
+    candidates = [
+        Path(text) for text in (os.environ.get("FABRICLAB_MEMORY"), "/dev/shm", tempfile.gettempdir()) if text
+    ]
     for folder in candidates:
         if folder.is_dir() and os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
             space = os.statvfs(folder)
             if space.f_bavail * space.f_frsize >= memory_bytes // 4:
                 return folder
-    raise LabError(f"no folder for {memory_bytes >> 20} MiB of guest memory among {', '.join(map(str, candidates))}: set FABRICLAB_MEMORY to one")
+    looked_at = ", ".join(map(str, candidates))
+    raise LabError(
+        f"no folder for {memory_bytes >> 20} MiB of guest memory in {looked_at}: set FABRICLAB_MEMORY to one"
+    )

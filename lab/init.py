@@ -1,8 +1,9 @@
 """First process inside the lab kernel: makes the root, runs one command, reports its exit status, powers off.
 
-Started by the kernel as `python3 -I init.py JOB`, where JOB is the file that `lab.boot` wrote. Standard library only: it runs before
-anything else exists. The root is the host's file system under an overlay in memory; only the results folder is the host's own, mounted
-at the same path. The serial channel (/dev/tty2) carries JSON lines to the host, and the word "stop" from it.
+Started by the kernel as `python3 -I init.py JOB`, where JOB is the file that `lab.boot` wrote. Standard library
+only: it runs before anything else exists. The root is the host's file system under an overlay in memory; only
+the results folder is the host's own, mounted at the same path. The serial channel (/dev/tty2) carries JSON
+lines to the host, and the word "stop" from it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import termios
 import time
 import tty
+from pathlib import Path
 from typing import Any
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -31,17 +33,18 @@ _SETTLE_S = 100
 
 
 def _mount(kind: str, target: str, data: str = "") -> None:
-    os.makedirs(target, exist_ok=True)
+    Path(target).mkdir(parents=True, exist_ok=True)
     if _LIBC.mount(kind.encode(), target.encode(), kind.encode(), 0, data.encode()):
         raise OSError(ctypes.get_errno(), f"mount {kind} on {target}: {os.strerror(ctypes.get_errno())}")
 
 
 def make_root(results: str) -> None:
-    """Overlay of the host's root in memory as the new root, `results` from the host at its own path, kernel file systems mounted."""
+    """Overlay of the host's root in memory as the new root, `results` from the host at its own path, kernel
+    file systems mounted."""
     os.umask(0o022)
     _mount("tmpfs", "/tmp", "mode=0755")
     for part in ("upper", "work", "root"):
-        os.mkdir(f"/tmp/{part}")
+        Path("/tmp", part).mkdir()
     _mount("overlay", "/tmp/root", "lowerdir=/,upperdir=/tmp/upper,workdir=/tmp/work")
     os.chdir("/tmp/root")
     for kind, target in (("proc", "proc"), ("sysfs", "sys"), ("devtmpfs", "dev"), ("devpts", "dev/pts")):
@@ -49,8 +52,8 @@ def make_root(results: str) -> None:
     for target in ("dev/shm", "run"):
         _mount("tmpfs", target, "mode=1777")
     _mount("hostfs", results.lstrip("/"), results)
-    os.makedirs("run/netns")
-    os.makedirs("run/old")
+    Path("run/netns").mkdir()
+    Path("run/old").mkdir()
     if _LIBC.syscall(_SYS_PIVOT_ROOT, b".", b"run/old"):
         raise OSError(ctypes.get_errno(), f"pivot_root: {os.strerror(ctypes.get_errno())}")
     os.chdir("/")
@@ -58,7 +61,8 @@ def make_root(results: str) -> None:
 
 
 def settle(virtual: bool) -> None:
-    """Loopback up, IPv6 off (its background chatter is noise in captures), host name set, clock past Open vSwitch's blind start."""
+    """Loopback up, IPv6 off (its background chatter is noise in captures), host name set, clock past Open
+    vSwitch's blind start."""
     with socket.socket() as control:
         request = struct.pack("16sh22x", b"lo", 0)
         flags = struct.unpack_from("h", fcntl.ioctl(control, _SIOCGIFFLAGS, request), 16)[0]
@@ -84,7 +88,8 @@ def tell(channel: int, event: dict[str, Any]) -> None:
 
 
 def spawn(job: dict[str, Any], channel: int) -> int:
-    """Start the job in its own session; returns its process number. Its file descriptor 3 is the channel to the host."""
+    """Start the job in its own session; returns its process number. Its file descriptor 3 is the channel to the
+    host."""
     pid = os.fork()
     if pid:
         return pid

@@ -1,8 +1,8 @@
 """Makes a Topo real: Mininet's objects over namespaces, links, queues and switches that are built in batches.
 
-Mininet starts a shell for each node and several commands for each link; at 1,024 hosts that is minutes. Here nodes are Mininet nodes (`cmd`,
-`popen`, `pingAll`, the `mininet>` prompt), but their shells start when first used, and everything below them is made by netlink.
-The only module that imports mininet.net.
+Mininet starts a shell for each node and several commands for each link; at 1,024 hosts that is minutes. Here
+nodes are Mininet nodes (`cmd`, `popen`, `pingAll`, the `mininet>` prompt), but their shells start when first
+used, and everything below them is made by netlink. The only module that imports mininet.net.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ def host_address(index: int) -> str:
     return socket.inet_ntoa((int.from_bytes(socket.inet_aton(SUBNET), "big") + index).to_bytes(4, "big"))
 
 
-class LazyShell:
+class LazyShell(Node):
     """A Mininet node that has no process until a command is given to it."""
 
+    inNamespace: bool  # noqa: N815 (Mininet's name)
     namespace_name: str | None = None
 
     def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 (Mininet's name)
@@ -45,41 +46,43 @@ class LazyShell:
 
     def shell_now(self) -> None:
         """Start the shell if it is not running."""
-        if self.shell is None:
-            inside, self.inNamespace = self.inNamespace, False  # the namespace exists: the shell enters it, instead of making one
-            try:
-                Node.startShell(self)
-            finally:
-                self.inNamespace = inside
+        if self.shell is not None:
+            return
+        inside: bool = self.inNamespace
+        self.inNamespace = False  # the namespace is there: the shell enters it (see _popen) instead of making one
+        try:
+            Node.startShell(self)
+        finally:
+            self.inNamespace = inside
 
     def enter_command(self) -> list[str]:
         """Words that run the command behind them in this node's namespace."""
         return ["nsenter", f"--net=/run/netns/{self.namespace_name}", "--"] if self.namespace_name else []
 
     def _popen(self, cmd: list[str], **params: Any) -> Any:
-        return super()._popen(self.enter_command() + cmd if cmd[0] == "mnexec" else cmd, **params)  # type: ignore[misc]
+        return super()._popen(self.enter_command() + cmd if cmd[0] == "mnexec" else cmd, **params)
 
     def sendCmd(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802
         """As Mininet's, with a shell."""
         self.shell_now()
-        return super().sendCmd(*args, **kwargs)  # type: ignore[misc]
+        return super().sendCmd(*args, **kwargs)
 
     def cmd(self, *args: Any, **kwargs: Any) -> Any:
         """As Mininet's, with a shell."""
         self.shell_now()
-        return super().cmd(*args, **kwargs)  # type: ignore[misc]
+        return super().cmd(*args, **kwargs)
 
     def popen(self, *args: Any, **kwargs: Any) -> Any:
         """As Mininet's; needs no shell."""
         kwargs.setdefault("mncmd", self.enter_command())
-        return super().popen(*args, **kwargs)  # type: ignore[misc]
+        return super().popen(*args, **kwargs)
 
 
-class FabricHost(LazyShell, Host):  # type: ignore[misc]
+class FabricHost(LazyShell, Host):
     """A host: a network namespace with interface eth0."""
 
 
-class FabricSwitch(LazyShell, Switch):  # type: ignore[misc]
+class FabricSwitch(LazyShell, Switch):
     """A switch: one bridge of the fabric's Open vSwitch, in the root namespace."""
 
     def start(self, controllers: list[Any]) -> None:
@@ -90,7 +93,7 @@ class FabricSwitch(LazyShell, Switch):  # type: ignore[misc]
         self.terminate()
 
 
-class FabricIntf(Intf):  # type: ignore[misc]
+class FabricIntf(Intf):
     """An interface that netlink configures; Mininet's commands for it are left out."""
 
     def config(self, **params: Any) -> dict[str, Any]:
@@ -98,7 +101,7 @@ class FabricIntf(Intf):  # type: ignore[misc]
         return {}
 
 
-class FabricLink(Link):  # type: ignore[misc]
+class FabricLink(Link):
     """A link described by a LinkProfile; hosts' ends are called eth0, eth1 ..., switches' leaf1-eth3."""
 
     def __init__(self, node1: Any, node2: Any, profile: LinkProfile | None = None, **params: Any) -> None:
@@ -119,7 +122,7 @@ class FabricLink(Link):  # type: ignore[misc]
         """Nothing: links go with the fabric."""
 
 
-class Fabric(Mininet):  # type: ignore[misc]
+class Fabric(Mininet):
     """A running fabric; made by `emulate`."""
 
     inited = True  # Mininet's own initialisation tunes the whole machine by a dozen processes
@@ -130,11 +133,21 @@ class Fabric(Mininet):  # type: ignore[misc]
         self._netlinks: dict[str, Netlink] = {}
         self._cleanup = ExitStack()
         self._root = self._cleanup.enter_context(Netlink())
-        super().__init__(topo=topo, switch=FabricSwitch, host=FabricHost, link=FabricLink, controller=None, autoSetMacs=True, build=False)
+        super().__init__(
+            topo=topo,
+            switch=FabricSwitch,
+            host=FabricHost,
+            link=FabricLink,
+            controller=None,
+            autoSetMacs=True,
+            build=False,
+        )
 
     def configHosts(self) -> None:  # noqa: N802
         """Called by Mininet's build once the objects exist: make them real."""
-        hosts.apply_sysctls({"rmem_max": str(hosts.SOCKET_BUFFER_BYTES), "wmem_max": str(hosts.SOCKET_BUFFER_BYTES)}, below="net/core")
+        hosts.apply_sysctls(
+            {"rmem_max": str(hosts.SOCKET_BUFFER_BYTES), "wmem_max": str(hosts.SOCKET_BUFFER_BYTES)}, below="net/core"
+        )
         hosts.allow_every_congestion_control()
         for host in self.hosts:
             self._make_namespace(host)
@@ -171,25 +184,34 @@ class Fabric(Mininet):  # type: ignore[misc]
             hosts.offloads_off([intf.name])
             hosts.apply_sysctls(hosts.tcp_sysctls(self.host_profile))
             hosts.ipv6_off()
-        netlink.execute([
-            link_up(_LOOPBACK_INDEX),
-            link_up(host.ifindex),
-            new_address(host.ifindex, intf.ip, PREFIX_LENGTH),
-            new_subnet_route(host.ifindex, SUBNET, PREFIX_LENGTH, rto_min_ms),
-            *qdisc.install(host.ifindex, qdisc.nic(intf.link.profile)),
-        ])  # fmt: skip
+        netlink.execute(
+            [
+                link_up(_LOOPBACK_INDEX),
+                link_up(host.ifindex),
+                new_address(host.ifindex, intf.ip, PREFIX_LENGTH),
+                new_subnet_route(host.ifindex, SUBNET, PREFIX_LENGTH, rto_min_ms),
+                *qdisc.install(host.ifindex, qdisc.nic(intf.link.profile)),
+            ]
+        )
 
     def _configure_switches(self) -> None:
-        """Ports join their bridges before they get queues: Open vSwitch deletes the root qdisc of a port that it is given."""
+        """Ports join their bridges before they get queues: Open vSwitch deletes the root qdisc of a port that
+        it is given."""
         folder = Path(tempfile.mkdtemp(prefix="fabriclab-ovs-"))
         self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         self.openvswitch = self._cleanup.enter_context(OpenVSwitch(folder / "run"))
         ports = list(self.switch_ports())
         hosts.offloads_off(intf.name for intf, _ in ports)
-        self.openvswitch.create([
-            Bridge(switch.name, int(switch.dpid, 16), {number: intf.name for number, intf in switch.intfs.items() if intf.name != "lo"})
-            for switch in self.switches
-        ])  # fmt: skip
+        self.openvswitch.create(
+            [
+                Bridge(
+                    switch.name,
+                    int(switch.dpid, 16),
+                    {number: intf.name for number, intf in switch.intfs.items() if intf.name != "lo"},
+                )
+                for switch in self.switches
+            ]
+        )
         self.port_index = {intf.name: socket.if_nametoindex(intf.name) for intf, _ in ports}
         self._cleanup.callback(self._delete_links)
         self._root.execute(
@@ -218,13 +240,22 @@ class Fabric(Mininet):  # type: ignore[misc]
         lines = [
             f"{intf.name}: {line}"
             for intf, profile in self.switch_ports()
-            for line in qdisc.differences(qdisc.switch_port(intf.link.profile, profile), got.get(self.port_index[intf.name], []), intf.link.profile)
+            for line in qdisc.differences(
+                qdisc.switch_port(intf.link.profile, profile),
+                got.get(self.port_index[intf.name], []),
+                intf.link.profile,
+            )
         ]
         for host in self.hosts:
             link = host.defaultIntf().link.profile
-            lines += [f"{host.name}: {line}" for line in qdisc.differences(qdisc.nic(link), self.host_qdiscs(host.name), link)]
+            lines += [
+                f"{host.name}: {line}" for line in qdisc.differences(qdisc.nic(link), self.host_qdiscs(host.name), link)
+            ]
         if lines:
-            raise RuntimeError(f"queues are not as asked: {'; '.join(lines[:3])}" + (f" and {len(lines) - 3} more" if len(lines) > 3 else ""))
+            raise RuntimeError(
+                f"queues are not as asked: {'; '.join(lines[:3])}"
+                + (f" and {len(lines) - 3} more" if len(lines) > 3 else "")
+            )
 
     def host_qdiscs(self, name: str) -> list[qdisc.Qdisc]:
         """The NIC's queue stack of a host as the kernel holds it now."""
@@ -244,7 +275,8 @@ class Fabric(Mininet):  # type: ignore[misc]
 
 @contextmanager
 def emulate(topo: Topo, host_profile: HostProfile, prefix: str = "") -> Iterator[Fabric]:
-    """A running fabric of `topo` whose links and switches carry profiles; everything is removed at the end. Needs root (the lab's will do)."""
+    """A running fabric of `topo` whose links and switches carry profiles; everything is removed at the end.
+    Needs root (the lab's will do)."""
     fabric = Fabric(topo, host_profile, prefix)
     try:
         fabric.build()

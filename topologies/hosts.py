@@ -32,7 +32,8 @@ def tcp_sysctls(profile: HostProfile) -> dict[str, str]:
 
 
 def allow_every_congestion_control() -> None:
-    """Let hosts choose any algorithm that the kernel has: outside the first namespace only allowed ones may be set (tcp_cong.c)."""
+    """Let hosts choose any algorithm that the kernel has: outside the first namespace only allowed ones may be
+    set (tcp_cong.c)."""
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as file:
         apply_sysctls({"tcp_allowed_congestion_control": file.read().strip()})
 

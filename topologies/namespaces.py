@@ -1,4 +1,5 @@
-"""Network namespaces without a process each: made by unshare(2), kept by a bind mount in /run/netns, where `ip netns` finds them too."""
+"""Network namespaces without a process each: made by unshare(2), kept by a bind mount in /run/netns, where `ip
+netns` finds them too."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 _MS_BIND = 0x1000
 _MNT_DETACH = 2
-_FOLDER = "/run/netns"
+_FOLDER = Path("/run/netns")
 _SELF = "/proc/thread-self/ns/net"
 
 
@@ -23,18 +25,18 @@ def _call(name: str, *arguments: object) -> None:
 
 def create(name: str) -> int:
     """Make namespace `name`; returns an open descriptor of it. Raises FileExistsError when the name is taken."""
-    os.makedirs(_FOLDER, exist_ok=True)
-    path = f"{_FOLDER}/{name}"
+    _FOLDER.mkdir(parents=True, exist_ok=True)
+    path = _FOLDER / name
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0o444))
     home = os.open(_SELF, os.O_RDONLY)
     try:
         _call("unshare", _CLONE_NEWNET)
         try:
-            _call("mount", _SELF.encode(), path.encode(), None, _MS_BIND, None)
+            _call("mount", _SELF.encode(), bytes(path), None, _MS_BIND, None)
         finally:
             _call("setns", home, _CLONE_NEWNET)
     except OSError:
-        os.unlink(path)
+        path.unlink()
         raise
     finally:
         os.close(home)
@@ -43,14 +45,15 @@ def create(name: str) -> int:
 
 def remove(name: str) -> None:
     """Remove namespace `name`; its interfaces go when its last user does."""
-    path = f"{_FOLDER}/{name}"
-    _LIBC.umount2(path.encode(), _MNT_DETACH)
-    os.unlink(path)
+    path = _FOLDER / name
+    _LIBC.umount2(bytes(path), _MNT_DETACH)
+    path.unlink()
 
 
 @contextmanager
 def entered(namespace: int) -> Iterator[None]:
-    """Run the block inside `namespace` (an open descriptor); sockets made there stay there. Affects the calling thread only."""
+    """Run the block inside `namespace` (an open descriptor); sockets made there stay there. Affects the calling
+    thread only."""
     home = os.open(_SELF, os.O_RDONLY)
     try:
         _call("setns", namespace, _CLONE_NEWNET)

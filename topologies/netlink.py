@@ -1,7 +1,7 @@
 """Route netlink in as few system calls as possible: messages are packed by hand and sent in batches.
 
-A fabric of 1,024 hosts is some 20,000 messages; a general netlink library spends about a millisecond on each. Message and attribute numbers are
-those of linux/netlink.h, linux/rtnetlink.h, linux/if_link.h and linux/veth.h.
+A fabric of 1,024 hosts is some 20,000 messages; a general netlink library spends about a millisecond on each.
+Message and attribute numbers are those of linux/netlink.h, linux/rtnetlink.h, linux/if_link.h and linux/veth.h.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Optional
 
 RTM_NEWLINK, RTM_DELLINK = 16, 17
 RTM_NEWADDR = 20
@@ -63,7 +62,8 @@ def attributes(data: bytes) -> dict[int, bytes]:
 
 @dataclass(frozen=True)
 class Request:
-    """One netlink request: message type, flags beyond REQUEST, fixed header and attributes packed, and what it does (for the error line)."""
+    """One netlink request: message type, flags beyond REQUEST, fixed header and attributes packed, and what it
+    does (for the error line)."""
 
     kind: int
     flags: int
@@ -95,7 +95,8 @@ class Netlink:
         self._socket.close()
 
     def execute(self, requests: Iterable[Request]) -> None:
-        """Carry out all requests in order, many to a system call; raises NetlinkError at the first refusal, naming it."""
+        """Carry out all requests in order, many to a system call; raises NetlinkError at the first refusal,
+        naming it."""
         batch: list[Request] = []
         size = 0
         for request in requests:
@@ -108,12 +109,16 @@ class Netlink:
             self._execute_batch(batch)
 
     def _execute_batch(self, batch: list[Request]) -> None:
-        """Errors always answer; only the last request asks for an acknowledgement, so that its arrival ends the wait."""
+        """Errors always answer; only the last request asks for an acknowledgement, so that its arrival ends the
+        wait."""
         first = self._sequence + 1
         self._sequence += len(batch)
         last = len(batch) - 1
         self._socket.sendall(
-            b"".join(self._pack(request, first + index, NLM_F_ACK if index == last else 0) for index, request in enumerate(batch))
+            b"".join(
+                self._pack(request, first + index, NLM_F_ACK if index == last else 0)
+                for index, request in enumerate(batch)
+            )
         )
         for sequence, kind, payload in self._messages():
             if kind == _NLMSG_ERROR and first <= sequence <= self._sequence:
@@ -149,7 +154,10 @@ class Netlink:
     @staticmethod
     def _pack(request: Request, sequence: int, extra_flags: int) -> bytes:
         padded = request.body + bytes(-len(request.body) % 4)
-        return _HEADER.pack(16 + len(request.body), request.kind, request.flags | NLM_F_REQUEST | extra_flags, sequence, 0) + padded
+        return (
+            _HEADER.pack(16 + len(request.body), request.kind, request.flags | NLM_F_REQUEST | extra_flags, sequence, 0)
+            + padded
+        )
 
     def _messages(self) -> Iterator[tuple[int, int, bytes]]:
         while True:
@@ -177,16 +185,21 @@ _RTA_DST, _RTA_OIF, _RTA_METRICS, _RTAX_LOCK, _RTAX_RTO_MIN = 1, 4, 8, 1, 13
 
 @dataclass(frozen=True)
 class Port:
-    """One end of a link: interface name, MAC, and the namespace it lives in (an open descriptor; None: the current one)."""
+    """One end of a link: interface name, MAC, and the namespace it lives in (an open descriptor; None: the
+    current one)."""
 
     name: str
     mac: str
-    namespace: Optional[int] = None
+    namespace: int | None = None
 
 
 def _link_message(port: Port, mtu_bytes: int, *extra: bytes) -> bytes:
     """struct ifinfomsg and what describes one end (down: a veth cannot go up before it has its peer)."""
-    parts = [text(_IFLA_IFNAME, port.name), number(_IFLA_MTU, mtu_bytes), attribute(_IFLA_ADDRESS, bytes.fromhex(port.mac.replace(":", "")))]
+    parts = [
+        text(_IFLA_IFNAME, port.name),
+        number(_IFLA_MTU, mtu_bytes),
+        attribute(_IFLA_ADDRESS, bytes.fromhex(port.mac.replace(":", ""))),
+    ]
     if port.namespace is not None:
         parts.append(number(_IFLA_NET_NS_FD, port.namespace))
     return struct.pack("=BxHiII", 0, 0, 0, 0, 0) + b"".join(parts) + b"".join(extra)
@@ -196,12 +209,19 @@ def new_veth(one: Port, other: Port, mtu_bytes: int) -> Request:
     """A veth pair, both ends down, `one` in the socket's namespace or its own."""
     peer = attribute(_VETH_INFO_PEER, _link_message(other, mtu_bytes))
     info = nested(_IFLA_LINKINFO, text(_IFLA_INFO_KIND, "veth"), nested(_IFLA_INFO_DATA, peer))
-    return Request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, _link_message(one, mtu_bytes, info), f"create link {one.name} - {other.name}")
+    return Request(
+        RTM_NEWLINK,
+        NLM_F_CREATE | NLM_F_EXCL,
+        _link_message(one, mtu_bytes, info),
+        f"create link {one.name} - {other.name}",
+    )
 
 
 def link_up(ifindex: int) -> Request:
     """Set one interface up."""
-    return Request(RTM_NEWLINK, 0, struct.pack("=BxHiII", 0, 0, ifindex, _IFF_UP, _IFF_UP), f"set interface {ifindex} up")
+    return Request(
+        RTM_NEWLINK, 0, struct.pack("=BxHiII", 0, 0, ifindex, _IFF_UP, _IFF_UP), f"set interface {ifindex} up"
+    )
 
 
 def delete_link(ifindex: int) -> Request:
@@ -218,12 +238,19 @@ def new_address(ifindex: int, address: str, prefix_length: int) -> Request:
 
 
 def new_subnet_route(ifindex: int, subnet: str, prefix_length: int, rto_min_ms: int) -> Request:
-    """The on-link route to a subnet, with the TCP RTO minimum of its connections (metric rto_min, net/ipv4/tcp_input.c tcp_rto_min)."""
+    """The on-link route to a subnet, with the TCP RTO minimum of its connections (metric rto_min,
+    net/ipv4/tcp_input.c tcp_rto_min)."""
     scope_link, protocol_boot, table_main, unicast = 253, 3, 254, 1
-    body = struct.pack("=BBBBBBBBI", socket.AF_INET, prefix_length, 0, 0, table_main, protocol_boot, scope_link, unicast, 0)
-    body += attribute(_RTA_DST, socket.inet_aton(subnet)) + number(_RTA_OIF, ifindex) + nested(
-        _RTA_METRICS,
-        number(_RTAX_LOCK, 1 << _RTAX_RTO_MIN),  # TCP heeds the metric only when it is locked
-        number(_RTAX_RTO_MIN, rto_min_ms),
+    body = struct.pack(
+        "=BBBBBBBBI", socket.AF_INET, prefix_length, 0, 0, table_main, protocol_boot, scope_link, unicast, 0
+    )
+    body += (
+        attribute(_RTA_DST, socket.inet_aton(subnet))
+        + number(_RTA_OIF, ifindex)
+        + nested(
+            _RTA_METRICS,
+            number(_RTAX_LOCK, 1 << _RTAX_RTO_MIN),  # TCP heeds the metric only when it is locked
+            number(_RTAX_RTO_MIN, rto_min_ms),
+        )
     )
     return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, body, f"add route {subnet}/{prefix_length}")

@@ -1,4 +1,5 @@
-"""One private Open vSwitch for all bridges of a fabric: its own run directory, database and daemons; one already on the host is never touched."""
+"""One private Open vSwitch for all bridges of a fabric: its own run directory, database and daemons; one
+already on the host is never touched."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class Bridge:
 
 
 class OpenVSwitch:
-    """The daemons of one fabric, as a context manager; `folder` holds the database, sockets, process numbers and logs."""
+    """The daemons of one fabric, as a context manager; `folder` holds the database, sockets, process numbers
+    and logs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,7 +40,10 @@ class OpenVSwitch:
         self._call("ovsdb-server", database, f"--remote=p{self._socket}", *self._daemon_options("ovsdb-server"))
         self.configure(["init"], wait=False)
         # One core: more threads would only add switches between them.
-        self.configure(["set", "Open_vSwitch", ".", "other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1"], wait=False)
+        self.configure(
+            ["set", "Open_vSwitch", ".", "other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1"],
+            wait=False,
+        )
         self._call("ovs-vswitchd", self._socket, *self._daemon_options("ovs-vswitchd"))
         return self
 
@@ -47,13 +52,34 @@ class OpenVSwitch:
             self._stop(self.folder / f"{daemon}.pid")
 
     def create(self, bridges: Sequence[Bridge]) -> None:
-        """All bridges with all ports in one transaction; each is a learning switch until a controller says otherwise."""
+        """All bridges with all ports in one transaction; each is a learning switch until a controller says
+        otherwise."""
         words: list[str] = []
         for bridge in bridges:
-            words += ["--", "add-br", bridge.name, "--", "set", "bridge", bridge.name, f"other-config:datapath-id={bridge.dpid:016x}",
-                      "other-config:disable-in-band=true", "fail_mode=standalone"]  # fmt: skip
+            words += [
+                "--",
+                "add-br",
+                bridge.name,
+                "--",
+                "set",
+                "bridge",
+                bridge.name,
+                f"other-config:datapath-id={bridge.dpid:016x}",
+                "other-config:disable-in-band=true",
+                "fail_mode=standalone",
+            ]
             for number, interface in bridge.ports.items():
-                words += ["--", "add-port", bridge.name, interface, "--", "set", "interface", interface, f"ofport_request={number}"]
+                words += [
+                    "--",
+                    "add-port",
+                    bridge.name,
+                    interface,
+                    "--",
+                    "set",
+                    "interface",
+                    interface,
+                    f"ofport_request={number}",
+                ]
         self.configure(words)
 
     def configure(self, words: Sequence[str], wait: bool = True) -> str:
@@ -65,13 +91,20 @@ class OpenVSwitch:
         return self._call("ovs-vswitchd", "--version").splitlines()[0].split()[-1]
 
     def _daemon_options(self, name: str) -> list[str]:
-        return ["--detach", "--no-chdir", f"--pidfile={self.folder}/{name}.pid", f"--log-file={self.folder}/{name}.log",
-                f"--unixctl={self.folder}/{name}.ctl"]  # fmt: skip
+        return [
+            "--detach",
+            "--no-chdir",
+            f"--pidfile={self.folder}/{name}.pid",
+            f"--log-file={self.folder}/{name}.log",
+            f"--unixctl={self.folder}/{name}.ctl",
+        ]
 
     def _call(self, *words: str) -> str:
         done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OVS_RUNDIR": str(self.folder)})
         if done.returncode:
-            raise RuntimeError(f"{words[0]} failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}")
+            raise RuntimeError(
+                f"{words[0]} failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}"
+            )
         return done.stdout
 
     @staticmethod

@@ -9,9 +9,11 @@ ETHERNET_HEADER_BYTES = 14
 
 @dataclass(frozen=True)
 class Marking:
-    """ECN marking on the instantaneous queue: probability 0 below kmin, rising to pmax at kmax, 1 above (DCQCN, SIGCOMM 2015, figure 5).
+    """ECN marking on the instantaneous queue: probability 0 below kmin, rising to pmax at kmax, 1 above (DCQCN,
+    SIGCOMM 2015, figure 5).
 
-    kmin_bytes == kmax_bytes is DCTCP's step. `drop` turns marks into drops (plain RED, Floyd and Jacobson 1993, without averaging).
+    kmin_bytes == kmax_bytes is DCTCP's step. `drop` turns marks into drops (plain RED, Floyd and Jacobson 1993,
+    without averaging).
     """
 
     kmin_bytes: int
@@ -36,7 +38,8 @@ class LinkProfile:
 
 @dataclass(frozen=True)
 class SwitchProfile:
-    """One switch: pipeline delay per packet in ns, egress buffer per port in bytes, marking of the lossy class (None: tail drop)."""
+    """One switch: pipeline delay per packet in ns, egress buffer per port in bytes, marking of the lossy class
+    (None: tail drop)."""
 
     delay_ns: int
     buffer_bytes: int
@@ -45,7 +48,8 @@ class SwitchProfile:
 
 @dataclass(frozen=True)
 class HostProfile:
-    """TCP of one host: congestion control by its kernel name, RTO minimum in ns, and the loss-recovery options of Linux."""
+    """TCP of one host: congestion control by its kernel name, RTO minimum in ns, and the loss-recovery options
+    of Linux."""
 
     cc: str
     rto_min_ns: int

@@ -1,4 +1,5 @@
-"""From profile to queue: builds the queue stack of a switch port or a NIC by netlink, and reads it back. Nothing else speaks netlink to qdiscs.
+"""From profile to queue: builds the queue stack of a switch port or a NIC by netlink, and reads it back.
+Nothing else speaks netlink to qdiscs.
 
 A switch egress port (handles fixed, so that telemetry finds them):
 
@@ -9,7 +10,8 @@ A switch egress port (handles fixed, so that telemetry finds them):
        3:2  5: red (marks only) > 6: plug (holds the class while it is paused)
        3:3  7: red (marks only) > 8: bfifo (tail drop at the configured bytes); no red without marking
 
-A NIC: 1: netem > 2: tbf > 3: bfifo. Rates count frames as Linux does: with the Ethernet header, without FCS, preamble and gap.
+A NIC: 1: netem > 2: tbf > 3: bfifo. Rates count frames as Linux does: with the Ethernet header, without FCS,
+preamble and gap.
 
 Sources: net/sched/sch_{netem,tbf,prio,fifo,red,plug}.c and linux/pkt_sched.h.
 """
@@ -19,7 +21,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Union
+from typing import Protocol, Union
 
 from topologies.netlink import (
     NLM_F_CREATE,
@@ -65,8 +67,13 @@ class Qdisc:
 
     def as_json(self) -> dict[str, object]:
         """Plain values for a run directory; handles in tc's notation ("7:", "3:3")."""
-        return {"kind": self.kind, "handle": _handle_text(self.handle), "parent": _handle_text(self.parent), "options": self.options,
-                **self.statistics}  # fmt: skip
+        return {
+            "kind": self.kind,
+            "handle": _handle_text(self.handle),
+            "parent": _handle_text(self.parent),
+            "options": self.options,
+            **self.statistics,
+        }
 
 
 def _handle_text(handle: int) -> str:
@@ -77,7 +84,8 @@ def _handle_text(handle: int) -> str:
 
 
 def burst_bytes(link: LinkProfile) -> int:
-    """One frame, and what passes in the nanosecond that rounding may cost: less could never be sent, more is no line."""
+    """One frame, and what passes in the nanosecond that rounding may cost: less could never be sent, more is no
+    line."""
     return link.frame_bytes + link.rate_bps // 8_000_000_000 + 1
 
 
@@ -113,8 +121,13 @@ def _marked(queue: Qdisc, red_handle: int, switch: SwitchProfile) -> tuple[Qdisc
 
 
 def _red_options(marking: Marking, buffer_bytes: int) -> dict[str, Value]:
-    return {"kmin_bytes": marking.kmin_bytes, "kmax_bytes": marking.kmax_bytes, "pmax": marking.pmax, "limit_bytes": buffer_bytes,
-            "ecn": not marking.drop}  # fmt: skip
+    return {
+        "kmin_bytes": marking.kmin_bytes,
+        "kmax_bytes": marking.kmax_bytes,
+        "pmax": marking.pmax,
+        "limit_bytes": buffer_bytes,
+        "ecn": not marking.drop,
+    }
 
 
 def install(ifindex: int, stack: tuple[Qdisc, ...]) -> Iterator[Request]:
@@ -133,8 +146,17 @@ def _tc_message(ifindex: int, handle: int, parent: int, info: int = 0) -> bytes:
 
 
 def _new(ifindex: int, qdisc: Qdisc) -> Request:
-    body = _tc_message(ifindex, qdisc.handle, qdisc.parent) + text(_TCA_KIND, qdisc.kind) + _FORMATS[qdisc.kind].encode(qdisc.options)
-    return Request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, body, f"add {qdisc.kind} {_handle_text(qdisc.handle)} to interface {ifindex}")
+    body = (
+        _tc_message(ifindex, qdisc.handle, qdisc.parent)
+        + text(_TCA_KIND, qdisc.kind)
+        + _FORMATS[qdisc.kind].encode(qdisc.options)
+    )
+    return Request(
+        RTM_NEWQDISC,
+        NLM_F_CREATE | NLM_F_EXCL,
+        body,
+        f"add {qdisc.kind} {_handle_text(qdisc.handle)} to interface {ifindex}",
+    )
 
 
 def _classify(ifindex: int, dscp: int, band: int) -> Request:
@@ -142,15 +164,31 @@ def _classify(ifindex: int, dscp: int, band: int) -> Request:
     ethertype_ip = 0x0800
     key = struct.pack("!II", 0x00FC0000, dscp << 18) + struct.pack("=ii", 0, 0)
     selector = struct.pack("=BBBxHHhhI", 1, 0, 1, 0, 0, 0, 0, 0) + key
-    body = _tc_message(ifindex, 0, PRIO, band << 16 | struct.unpack("=H", struct.pack("!H", ethertype_ip))[0]) + text(_TCA_KIND, "u32")
+    body = _tc_message(ifindex, 0, PRIO, band << 16 | struct.unpack("=H", struct.pack("!H", ethertype_ip))[0]) + text(
+        _TCA_KIND, "u32"
+    )
     body += nested(_TCA_OPTIONS, number(1, PRIO | band), attribute(5, selector))
     return Request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, body, f"classify DSCP {dscp} on interface {ifindex}")
 
 
 def plug(ifindex: int, action: int) -> Request:
     """Hold (TCQ_PLUG_BUFFER) or release the lossless class of a port."""
-    body = _tc_message(ifindex, LOSSLESS, 0) + text(_TCA_KIND, "plug") + attribute(_TCA_OPTIONS, struct.pack("=iI", action, 0))
+    body = (
+        _tc_message(ifindex, LOSSLESS, 0)
+        + text(_TCA_KIND, "plug")
+        + attribute(_TCA_OPTIONS, struct.pack("=iI", action, 0))
+    )
     return Request(RTM_NEWQDISC, 0, body, f"plug action {action} on interface {ifindex}")
+
+
+class _Format(Protocol):
+    """How a kind's options become TCA_OPTIONS, and how they are told back."""
+
+    @staticmethod
+    def encode(options: dict[str, Value]) -> bytes: ...
+
+    @staticmethod
+    def decode(data: bytes) -> dict[str, Value]: ...
 
 
 class _Netem:
@@ -176,8 +214,12 @@ class _Tbf:
         ethernet = 1  # link layer: no rate table wanted
         spec = struct.pack("=BBHhHI", 0, ethernet, 0, 0, 0, min(rate_bytes_ps, 0xFFFFFFFF))
         qopt = spec + bytes(12) + struct.pack("=III", 0, 0, 0)
-        return nested(_TCA_OPTIONS, attribute(_TBF_PARMS, qopt), attribute(_TBF_RATE64, struct.pack("=Q", rate_bytes_ps)),
-                      number(_TBF_BURST, int(options["burst_bytes"])))  # fmt: skip
+        return nested(
+            _TCA_OPTIONS,
+            attribute(_TBF_PARMS, qopt),
+            attribute(_TBF_RATE64, struct.pack("=Q", rate_bytes_ps)),
+            number(_TBF_BURST, int(options["burst_bytes"])),
+        )
 
     @staticmethod
     def decode(data: bytes) -> dict[str, Value]:
@@ -194,7 +236,9 @@ class _Prio:
 
     @staticmethod
     def encode(options: dict[str, Value]) -> bytes:
-        return attribute(_TCA_OPTIONS, struct.pack("=i16B", int(options["bands"]), *[int(options["default_band"])] * 16))
+        return attribute(
+            _TCA_OPTIONS, struct.pack("=i16B", int(options["bands"]), *[int(options["default_band"])] * 16)
+        )
 
     @staticmethod
     def decode(data: bytes) -> dict[str, Value]:
@@ -229,17 +273,24 @@ class _Plug:
 class _Red:
     """struct tc_red_qopt with Wlog 0 and a table of 31s: the average that RED looks at is then the instantaneous queue.
 
-    Linux spaces random marks uniformly (Floyd and Jacobson's method 2), which doubles the probability asked for; `controller.marking`
-    corrects for it. Packets that cannot carry a mark are queued (TC_RED_NODROP), only the tail drops.
+    Linux spaces random marks uniformly (Floyd and Jacobson's method 2), which doubles the probability asked
+    for; `controller.marking` corrects for it. Packets that cannot carry a mark are queued (TC_RED_NODROP), only
+    the tail drops.
     """
 
     @staticmethod
     def encode(options: dict[str, Value]) -> bytes:
         flags = (_RED_ECN | _RED_NODROP) if options["ecn"] else 0
-        qopt = struct.pack("=IIIBBBB", int(options["limit_bytes"]), int(options["kmin_bytes"]), int(options["kmax_bytes"]), 0, 0, 0, 0)
-        return nested(_TCA_OPTIONS, attribute(_RED_PARMS, qopt), attribute(_RED_STAB, bytes([31]) * 256),
-                      number(_RED_MAX_P, _probability(float(options["pmax"]))),
-                      attribute(_RED_FLAGS, struct.pack("=II", flags, _RED_ECN | _RED_NODROP)))  # fmt: skip
+        qopt = struct.pack(
+            "=IIIBBBB", int(options["limit_bytes"]), int(options["kmin_bytes"]), int(options["kmax_bytes"]), 0, 0, 0, 0
+        )
+        return nested(
+            _TCA_OPTIONS,
+            attribute(_RED_PARMS, qopt),
+            attribute(_RED_STAB, bytes([31]) * 256),
+            number(_RED_MAX_P, _probability(float(options["pmax"]))),
+            attribute(_RED_FLAGS, struct.pack("=II", flags, _RED_ECN | _RED_NODROP)),
+        )
 
     @staticmethod
     def decode(data: bytes) -> dict[str, Value]:
@@ -247,7 +298,13 @@ class _Red:
         limit, kmin, kmax = struct.unpack_from("=III", found[_RED_PARMS])
         flags = struct.unpack_from("=I", found[_RED_FLAGS])[0] if _RED_FLAGS in found else found[_RED_PARMS][15]
         pmax = struct.unpack("=I", found[_RED_MAX_P])[0] / 2**32
-        return {"kmin_bytes": kmin, "kmax_bytes": kmax, "pmax": pmax, "limit_bytes": limit, "ecn": bool(flags & _RED_ECN)}
+        return {
+            "kmin_bytes": kmin,
+            "kmax_bytes": kmax,
+            "pmax": pmax,
+            "limit_bytes": limit,
+            "ecn": bool(flags & _RED_ECN),
+        }
 
 
 def _probability(value: float) -> int:
@@ -260,7 +317,7 @@ _TICK_NS = 64  # PSCHED_SHIFT 6: the kernel tells times in units of 64 ns
 _RED_PARMS, _RED_STAB, _RED_MAX_P, _RED_FLAGS = 1, 2, 3, 4
 _RED_ECN, _RED_NODROP = 1, 8
 _PLUG_RELEASE_INDEFINITE, _PLUG_LIMIT = 2, 3
-_FORMATS = {"netem": _Netem, "tbf": _Tbf, "prio": _Prio, "bfifo": _Bfifo, "plug": _Plug, "red": _Red}
+_FORMATS: dict[str, type[_Format]] = {"netem": _Netem, "tbf": _Tbf, "prio": _Prio, "bfifo": _Bfifo, "plug": _Plug, "red": _Red}
 
 
 def read(netlink: Netlink, ifindex: int) -> list[Qdisc]:
@@ -289,10 +346,19 @@ def _decode(body: bytes) -> tuple[int, Qdisc]:
 def _statistics(kind: str, data: bytes) -> dict[str, int]:
     """TCA_STATS2: gnet_stats_basic, gnet_stats_queue, and RED's own (tc_red_xstats)."""
     found = attributes(data)
-    count, = struct.unpack_from("=Q", found.get(1, bytes(8)))
-    packets = struct.unpack_from("=Q" if 8 in found else "=I", found[8] if 8 in found else found.get(1, bytes(16)), 0 if 8 in found else 8)[0]
+    (count,) = struct.unpack_from("=Q", found.get(1, bytes(8)))
+    packets = struct.unpack_from(
+        "=Q" if 8 in found else "=I", found[8] if 8 in found else found.get(1, bytes(16)), 0 if 8 in found else 8
+    )[0]
     queued, backlog, drops, _, overlimits = struct.unpack_from("=5I", found.get(_STATS_QUEUE, bytes(20)))
-    values = {"bytes": count, "packets": packets, "drops": drops, "overlimits": overlimits, "backlog_packets": queued, "backlog_bytes": backlog}
+    values = {
+        "bytes": count,
+        "packets": packets,
+        "drops": drops,
+        "overlimits": overlimits,
+        "backlog_packets": queued,
+        "backlog_bytes": backlog,
+    }
     if kind == "red" and _STATS_APP in found:
         values["early"], _, _, values["marked"] = struct.unpack_from("=4I", found[_STATS_APP])
     return values
@@ -325,7 +391,8 @@ def _close(name: str, asked: Value, real: Value, link: LinkProfile) -> bool:
 
 
 class Probe:
-    """Reads one qdisc again and again with as little work as possible: one prepared request, fixed places in the answer."""
+    """Reads one qdisc again and again with as little work as possible: one prepared request, fixed places in
+    the answer."""
 
     def __init__(self, ifindex: int, handle: int) -> None:
         self._netlink = Netlink()

@@ -1,7 +1,8 @@
 """The only reader and writer of quantities such as "400Gbps", "600KB" or "1us".
 
-Rates are bits per second with decimal prefixes (IEEE 802.3 usage); sizes are bytes, decimal (KB) or binary (KiB, IEC 80000-13);
-durations are nanoseconds. A quantity that is not a whole number of its base unit is refused: nothing is rounded silently.
+Rates are bits per second with decimal prefixes (IEEE 802.3 usage); sizes are bytes, decimal (KB) or binary
+(KiB, IEC 80000-13); durations are nanoseconds. A quantity that is not a whole number of its base unit is
+refused: nothing is rounded silently.
 """
 
 from __future__ import annotations
@@ -11,14 +12,23 @@ from fractions import Fraction
 
 
 class BadRequest(ValueError):
-    """A request that cannot be met as given: one line that names the field, what was given and what is allowed (exit status 2)."""
+    """A request that cannot be met as given: one line that names the field, what was given and what is allowed
+    (exit status 2)."""
 
 
 _RATE_BPS = {"bps": 1, "Kbps": 10**3, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9, "Tbps": 10**12}
 _SIZE_BYTES = {
-    "B": 1, "KB": 10**3, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
-}  # fmt: skip
+    "B": 1,
+    "KB": 10**3,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
 _DURATION_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 SNAP_BYTES = 100  # Ethernet, IP and TCP with timestamps and three SACK blocks
+# The kernel hands a block of packets over when it is full or old (packet(7), retire_blk_tov, 100 ms in libpcap).
+_DRAIN_S = 0.3
 _DROPPED = re.compile(r"(\d+) packets? dropped by kernel")
 _CAPTURED = re.compile(r"(\d+) packets? captured")
 
@@ -25,7 +28,8 @@ class Point:
 
 
 class Capture:
-    """Captures at all `points` into `folder`, as a context manager; afterwards `losses` maps each point to packets lost by the capture."""
+    """Captures at all `points` into `folder`, as a context manager; afterwards `losses` maps each point to
+    packets lost by the capture."""
 
     def __init__(self, points: Sequence[Point], folder: Path) -> None:
         self.points, self.folder = points, folder
@@ -36,9 +40,25 @@ class Capture:
     def __enter__(self) -> Capture:
         for point in self.points:
             # -Z root: giving up root would make tcpdump chown its file, which an ordinary user's folder refuses.
-            words = [*point.enter, "tcpdump", "-i", point.interface, "-s", str(SNAP_BYTES), "--time-stamp-precision=nano", "-B", str(point.ring_kib),
-                     "-Z", "root", "-n", "-w", str(self.folder / f"{point.name}.pcap")]  # fmt: skip
-            self._running.append((point, subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)))
+            words = [
+                *point.enter,
+                "tcpdump",
+                "-i",
+                point.interface,
+                "-s",
+                str(SNAP_BYTES),
+                "--time-stamp-precision=nano",
+                "-B",
+                str(point.ring_kib),
+                "-Z",
+                "root",
+                "-n",
+                "-w",
+                str(self.folder / f"{point.name}.pcap"),
+            ]
+            self._running.append(
+                (point, subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True))
+            )
         for point, process in self._running:
             self._await_listening(point, process)
         return self
@@ -53,6 +73,7 @@ class Capture:
         raise RuntimeError(f"tcpdump on {point.interface} did not start: {line.strip()}")
 
     def __exit__(self, *exc: object) -> None:
+        time.sleep(_DRAIN_S)
         for _, process in self._running:
             process.send_signal(signal.SIGINT)
         for point, process in self._running:

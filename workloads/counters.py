@@ -39,6 +39,10 @@ def read(namespaces: Mapping[str, int]) -> dict[str, Counters]:
 def difference(before: Mapping[str, Counters], after: Mapping[str, Counters]) -> dict[str, Counters]:
     """Host -> what its counters grew by; zeros left out."""
     return {
-        host: {name: value - before[host].get(name, 0) for name, value in counters.items() if value != before[host].get(name, 0)}
+        host: {
+            name: value - before[host].get(name, 0)
+            for name, value in counters.items()
+            if value != before[host].get(name, 0)
+        }
         for host, counters in after.items()
     }

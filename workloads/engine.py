@@ -1,4 +1,5 @@
-"""One event loop moves the bytes of all hosts: transfers start at their times and call back when their last byte has arrived."""
+"""One event loop moves the bytes of all hosts: transfers start at their times and call back when their last
+byte has arrived."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class Engine:
         os.close(self._timer)
 
     def start(self, transfer: Transfer, done: Callable[[Transfer, int], None]) -> None:
-        """Begin `transfer` at its time; `done(transfer, end_ns)` is called when all has arrived, and may start others."""
+        """Begin `transfer` at its time; `done(transfer, end_ns)` is called when all has arrived, and may start
+        others."""
         connection = transfer.connection
         self._missing[connection.receive_descriptor] = (transfer, transfer.size_bytes)
         self._done[connection.receive_descriptor] = done

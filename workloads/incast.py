@@ -1,7 +1,8 @@
-"""Incast: N senders answer one receiver at the same time, round after round, and nobody starts the next before all have finished.
+"""Incast: N senders answer one receiver at the same time, round after round, and nobody starts the next before
+all have finished.
 
-The barrier-synchronised reads of Phanishayee et al. (FAST 2008): each round every sender sends its SRU (bytes per sender) over its own
-persistent connection. Start times carry a seeded jitter, as real hosts have.
+The barrier-synchronised reads of Phanishayee et al. (FAST 2008): each round every sender sends its SRU (bytes
+per sender) over its own persistent connection. Start times carry a seeded jitter, as real hosts have.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 from workloads.engine import Engine, Transfer
 from workloads.transport.base import Connection
 
-# Between rounds the network is quiet for this long (a few RTTs of any fabric here), so that each round is a burst of its own.
+# Between rounds the network is quiet for this long (a few RTTs of any fabric here), so that each round is a
+# burst of its own.
 _PAUSE_NS = 100_000
 
 
@@ -43,7 +45,9 @@ def start_offsets_ns(incast: Incast, senders: int, round_number: int) -> list[in
     return [dice.randint(0, incast.jitter_ns) for _ in range(senders)]
 
 
-def run(incast: Incast, connections: Sequence[Connection], on_round: Callable[[Round], None] = lambda done: None) -> list[Round]:
+def run(
+    incast: Incast, connections: Sequence[Connection], on_round: Callable[[Round], None] = lambda done: None
+) -> list[Round]:
     """Run all rounds; `on_round` is told of each as it ends."""
     rounds = []
     with Engine() as engine:
@@ -57,6 +61,8 @@ def _round(engine: Engine, incast: Incast, connections: Sequence[Connection], nu
     start_ns = time.time_ns() + _PAUSE_NS
     ends_ns: list[int] = []
     for connection, offset_ns in zip(connections, start_offsets_ns(incast, len(connections), number)):
-        engine.start(Transfer(connection, incast.sru_bytes, start_ns + offset_ns), lambda _, end_ns: ends_ns.append(end_ns))
+        engine.start(
+            Transfer(connection, incast.sru_bytes, start_ns + offset_ns), lambda _, end_ns: ends_ns.append(end_ns)
+        )
     engine.run()
     return Round(start_ns, max(ends_ns), incast.sru_bytes * len(connections))

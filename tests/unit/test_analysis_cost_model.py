@@ -37,9 +37,7 @@ def test_the_first_frame_of_a_small_block_is_small() -> None:
 
 def test_one_timeout_per_block_of_the_fast_paper() -> None:
     """8 servers, 256 KB each at 1 Gb/s, RTO 200 ms: 16.8 ms of data in 216.8 ms."""
-    assert goodput_one_timeout_bps(8 * 262_144, 1e9, 200_000_000) == pytest.approx(
-        1e9 * 0.016777216 / 0.216777216
-    )
+    assert goodput_one_timeout_bps(8 * 262_144, 1e9, 200_000_000) == pytest.approx(1e9 * 0.016777216 / 0.216777216)
 
 
 def test_the_lectures_twelve_microseconds() -> None:

@@ -53,9 +53,7 @@ def test_positions_count_from_the_first_data_byte_and_cross_the_wrap(tmp_path: P
 
 def test_names_are_taken_by_both_endpoints(tmp_path: Path) -> None:
     packets = read_pcap(Capture().send(0, 0).write(tmp_path / "a.pcap"))
-    (flow,) = flows_of(
-        packets, {("10.0.0.2:20000", "10.0.0.1:5000"): "h2", ("10.0.0.2:20001", "10.0.0.1:5000"): "h9"}
-    )
+    (flow,) = flows_of(packets, {("10.0.0.2:20000", "10.0.0.1:5000"): "h2", ("10.0.0.2:20001", "10.0.0.1:5000"): "h9"})
     assert flow.name == "h2"
 
 

@@ -42,9 +42,7 @@ def tcp_frame(
     options += bytes([1, 1, 5, 2 + 8 * sacks]) + bytes(8 * sacks) if sacks else b""
     offset = (20 + len(options)) // 4 << 4
     tcp = (
-        struct.pack(
-            ">HHIIBBHHH", int(sport), int(dport), seq % 2**32, ack % 2**32, offset, flags, window, 0, 0
-        )
+        struct.pack(">HHIIBBHHH", int(sport), int(dport), seq % 2**32, ack % 2**32, offset, flags, window, 0, 0)
         + options
     )
     total = 20 + len(tcp) + payload
@@ -64,9 +62,7 @@ def pcap_bytes(
     out = [struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, snaplen, link_type)]
     for time_ns, frame in records:
         kept = frame[:snaplen]
-        out.append(
-            struct.pack(order + "IIII", *divmod(time_ns // unit, 10**9 // unit), len(kept), len(frame)) + kept
-        )
+        out.append(struct.pack(order + "IIII", *divmod(time_ns // unit, 10**9 // unit), len(kept), len(frame)) + kept)
     return b"".join(out)
 
 
@@ -186,9 +182,7 @@ def test_a_record_cut_off_at_the_end_is_left_out_and_said(tmp_path: Path) -> Non
 
 def test_a_record_of_impossible_length_ends_the_file(tmp_path: Path) -> None:
     path = tmp_path / "damaged.pcap"
-    path.write_bytes(
-        pcap_bytes([(T0_NS, bytes(60))]) + struct.pack("<IIII", 0, 0, 2**31, 60) + bytes(400_000)
-    )
+    path.write_bytes(pcap_bytes([(T0_NS, bytes(60))]) + struct.pack("<IIII", 0, 0, 2**31, 60) + bytes(400_000))
     packets = read_pcap(path)
     assert (len(packets), packets.truncated) == (1, True)
 
@@ -228,9 +222,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_more_records_than_one_chunk(tmp_path: Path) -> None:
     count = 70_000
     path = tmp_path / "long.pcap"
-    path.write_bytes(
-        pcap_bytes([(T0_NS + n, tcp_frame("1.2.3.4:5", "6.7.8.9:10", n, 4, n % 3)) for n in range(count)])
-    )
+    path.write_bytes(pcap_bytes([(T0_NS + n, tcp_frame("1.2.3.4:5", "6.7.8.9:10", n, 4, n % 3)) for n in range(count)]))
     packets = read_pcap(path)
     assert np.array_equal(packets.seq, np.arange(count))
     assert np.array_equal(packets.payload_bytes, np.arange(count) % 3)
@@ -256,7 +248,5 @@ def test_no_damage_raises_anything_but_a_bad_request(
         packets = read_pcap(path)
     except BadRequest:
         return
-    assert (
-        len({len(getattr(packets, name)) for name in ("time_ns", "seq", "payload_bytes", "sack_blocks")}) == 1
-    )
+    assert len({len(getattr(packets, name)) for name in ("time_ns", "seq", "payload_bytes", "sack_blocks")}) == 1
     assert (packets.payload_bytes >= 0).all()

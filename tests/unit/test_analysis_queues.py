@@ -25,9 +25,7 @@ FRAME = 1514
 
 
 def series(times_us: list[float], depth: list[int], drops: list[int] | None = None) -> QueueSeries:
-    columns = [
-        np.array(values, np.int64) for values in (depth, depth, drops or [0] * len(depth), [0] * len(depth))
-    ]
+    columns = [np.array(values, np.int64) for values in (depth, depth, drops or [0] * len(depth), [0] * len(depth))]
     return QueueSeries("leaf1-eth1", (np.array(times_us) * 1000).astype(np.int64), *columns)
 
 
@@ -62,9 +60,7 @@ def test_a_buffer_fills_from_the_last_empty_sample_to_the_first_full_one() -> No
 
 
 def test_a_drop_tells_that_the_buffer_was_full() -> None:
-    assert buffer_fill_s(
-        series([0, 1, 2], [0, 200_000, 400_000], [0, 0, 3]), 600_000, FRAME
-    ) == pytest.approx(2e-6)
+    assert buffer_fill_s(series([0, 1, 2], [0, 200_000, 400_000], [0, 0, 3]), 600_000, FRAME) == pytest.approx(2e-6)
 
 
 def test_only_the_burst_that_fills_it_counts() -> None:
@@ -100,9 +96,7 @@ def test_the_exact_filling_time_begins_when_the_queue_was_last_empty() -> None:
 
 def test_samples_are_read_per_port_in_order_of_time(tmp_path: Path) -> None:
     columns = {name: [3, 1, 2] for name in ("time_ns", "queue_bytes", "queue_packets", "drops", "marks")}
-    pyarrow.parquet.write_table(
-        pyarrow.table({**columns, "port": ["a", "a", "b"]}), tmp_path / "queue.parquet"
-    )
+    pyarrow.parquet.write_table(pyarrow.table({**columns, "port": ["a", "a", "b"]}), tmp_path / "queue.parquet")
     queues = read_queues(tmp_path / "queue.parquet")
     assert queues["a"].time_ns.tolist() == [1, 3]
     assert queues["b"].queue_bytes.tolist() == [2]

@@ -51,9 +51,7 @@ def test_the_figures_of_a_run_worked_by_hand(tmp_path: Path) -> None:
     seconds = ROUND_US / 1e6
     ideal = 8 * (2 * (6000 + 5 * 66) + 1514) / 400e9 + 2.5e-6
     assert summary["goodput_bps"] == pytest.approx(96_000 / seconds)
-    assert summary["rounds"] == [
-        {"seconds": pytest.approx(seconds), "goodput_bps": pytest.approx(96_000 / seconds)}
-    ]
+    assert summary["rounds"] == [{"seconds": pytest.approx(seconds), "goodput_bps": pytest.approx(96_000 / seconds)}]
     assert summary["ideal_seconds"] == pytest.approx(ideal)
     assert summary["slowdown"] == pytest.approx(seconds / ideal)
     assert (summary["packets"], summary["retransmits"], summary["timeouts"]) == (14, 1, 1)
@@ -121,6 +119,11 @@ def test_every_figure_is_drawn_and_captioned(tmp_path: Path) -> None:
         assert figure.caption
 
 
+def test_the_sweep_names_where_each_scheme_collapses(tmp_path: Path) -> None:
+    titles = {figure.name: figure.title for figure in draw_all(sweep(tmp_path / "run"))}
+    assert titles["goodput_senders"] == "Incast collapse: droptail from 2 senders on"
+
+
 def test_a_figure_without_its_inputs_says_which(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     for file in [*(run.path / "pcap").iterdir(), run.path / "telemetry" / "queue.parquet"]:
@@ -167,9 +170,7 @@ def test_nothing_from_a_run_directory_reaches_the_page_as_markup(tmp_path: Path)
     flows = [{**flow, "flow": evil + flow["flow"]} for flow in measured()["flows"]]
     run = make_run(tmp_path / "run", {"label": evil, "experiment": evil, "jitter": evil}, {"flows": flows})
     make_run(tmp_path / "run" / "cases" / "case", {"label": evil})
-    (run.path / "provenance.json").write_text(
-        json.dumps({"command": [evil], evil: {evil: [evil]}, "kernel": {}})
-    )
+    (run.path / "provenance.json").write_text(json.dumps({"command": [evil], evil: {evil: [evil]}, "kernel": {}}))
     html = write_report(run).read_text()
     assert "<img src=x" not in html
     assert html.count("&lt;img src=x onerror=alert(1)&gt;") >= 8

@@ -53,9 +53,7 @@ def test_a_partial_acknowledgement_goes_on_with_the_same_recovery(tmp_path: Path
 
 
 def test_silence_and_no_duplicates_end_in_a_timeout_and_go_back_n(tmp_path: Path) -> None:
-    capture = (
-        window().send(RTO_US, 1000).ack(RTO_US + 20, 2000).send(RTO_US + 20, 2000).send(RTO_US + 21, 3000)
-    )
+    capture = window().send(RTO_US, 1000).ack(RTO_US + 20, 2000).send(RTO_US + 20, 2000).send(RTO_US + 21, 3000)
     assert kinds(capture, tmp_path, NO_PROBES) == [RTO, GO_BACK_N, GO_BACK_N]
 
 

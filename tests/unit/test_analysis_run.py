@@ -178,9 +178,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         ({"topology": "ring"}, "topology"),
     ],
 )
-def test_a_spec_that_is_not_understood_names_the_key(
-    tmp_path: Path, change: dict[str, Any], named: str
-) -> None:
+def test_a_spec_that_is_not_understood_names_the_key(tmp_path: Path, change: dict[str, Any], named: str) -> None:
     with pytest.raises(BadRequest, match=named):
         _ = make_run(tmp_path / "run", change).parameters
 
@@ -225,6 +223,14 @@ def test_fast_rounds_are_no_collapse(tmp_path: Path) -> None:
     rounds = [{"start_ns": T0_NS, "end_ns": T0_NS + 4000, "bytes": 12_000}]
     verdict = incast_verdict(make_run(tmp_path / "run", facts={"rounds": rounds}))
     assert (verdict.verdict, evidence(verdict)["goodput"]) == (NO_COLLAPSE, False)
+
+
+def test_slow_rounds_without_drops_and_timeouts_are_no_collapse(tmp_path: Path) -> None:
+    """A slow start takes its time; nothing was lost."""
+    run = make_run(tmp_path / "run", facts={"tcp": {}, "ports": {"leaf1-eth1": port(0, hot=True)}})
+    (tmp_path / "run" / "pcap" / "h3-eth0.pcap").unlink()
+    verdict = incast_verdict(run)
+    assert (verdict.verdict, evidence(verdict)["goodput"]) == (NO_COLLAPSE, True)
 
 
 def test_drops_at_another_port_prove_nothing(tmp_path: Path) -> None:

@@ -61,9 +61,7 @@ def test_a_lost_retransmission(tmp_path: Path) -> None:
 
 
 def test_too_few_duplicates(tmp_path: Path) -> None:
-    assert (
-        cause(window().ack(20.2, 1000).ack(20.3, 1000).send(RTO_US, 1000), tmp_path) == causes.FEW_DUPLICATES
-    )
+    assert cause(window().ack(20.2, 1000).ack(20.3, 1000).send(RTO_US, 1000), tmp_path) == causes.FEW_DUPLICATES
 
 
 def test_duplicates_ignored_right_after_a_recovery_without_sack(tmp_path: Path) -> None:
@@ -124,9 +122,7 @@ def test_silence_counts_from_half_of_rto_min(tmp_path: Path, silent_us: int, cou
 
 
 @pytest.mark.parametrize(("silent_us", "count"), [(900, 0), (1_100, 1)])
-def test_silence_counts_from_half_of_two_ticks_where_probes_are_on(
-    tmp_path: Path, silent_us: int, count: int
-) -> None:
+def test_silence_counts_from_half_of_two_ticks_where_probes_are_on(tmp_path: Path, silent_us: int, count: int) -> None:
     capture = acknowledged().send(21 + silent_us, 5000).ack(41 + silent_us, 6000)
     assert len(found(capture, tmp_path, Recovery(RTO_MIN_NS))) == count
 

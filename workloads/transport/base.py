@@ -8,7 +8,8 @@ from typing import Protocol
 class Connection(Protocol):
     """One established, one-way flow of bytes from host `sender` to host `receiver`, driven by an event loop.
 
-    `send_descriptor` is writable when `send` can take more; `receive_descriptor` is readable when `receive` has something.
+    `send_descriptor` is writable when `send` can take more; `receive_descriptor` is readable when `receive` has
+    something.
     """
 
     sender: str
@@ -23,7 +24,8 @@ class Connection(Protocol):
         """Say how much is still to come, so that the receiver is not woken for less than is worth it."""
 
     def receive(self) -> int:
-        """Take what has arrived; returns the number of bytes, 0 when there is nothing. Raises ConnectionError when the flow is dead."""
+        """Take what has arrived; returns the number of bytes, 0 when there is nothing. Raises ConnectionError
+        when the flow is dead."""
 
     def describe(self) -> dict[str, object]:
         """Facts for the run directory: end points and the transport's own counters."""

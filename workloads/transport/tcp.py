@@ -1,6 +1,7 @@
 """TCP of the host's kernel: sockets made inside the hosts' namespaces, all driven from one process.
 
-Payload that nobody reads is not copied: it is sent from a sparse memory file (sendfile) and dropped on arrival (MSG_TRUNC, tcp(7)).
+Payload that nobody reads is not copied: it is sent from a sparse memory file (sendfile) and dropped on arrival
+(MSG_TRUNC, tcp(7)).
 """
 
 from __future__ import annotations
@@ -19,16 +20,32 @@ _SEND_BUFFER_BYTES = 4 << 20
 # A receiver wakes for this much: a system call costs more than a packet.
 _WAKE_BYTES = 128 << 10
 _SCRATCH = bytearray(4 << 20)
-_TCP_INFO_U32 = {"rto_us": 8, "snd_mss": 16, "lost": 32, "rtt_us": 68, "rttvar_us": 72, "snd_cwnd": 80, "reordering": 88, "total_retrans": 100,
-                 "segs_out": 136, "segs_in": 140, "min_rtt_us": 148, "data_segs_in": 152, "data_segs_out": 156, "delivered": 192,
-                 "delivered_ce": 196}  # fmt: skip
+_TCP_INFO_U32 = {
+    "rto_us": 8,
+    "snd_mss": 16,
+    "lost": 32,
+    "rtt_us": 68,
+    "rttvar_us": 72,
+    "snd_cwnd": 80,
+    "reordering": 88,
+    "total_retrans": 100,
+    "segs_out": 136,
+    "segs_in": 140,
+    "min_rtt_us": 148,
+    "data_segs_in": 152,
+    "data_segs_out": 156,
+    "delivered": 192,
+    "delivered_ce": 196,
+}
 _TCP_INFO_U64 = {"bytes_acked": 120, "bytes_sent": 200, "bytes_retrans": 208}
 
 
 class TcpConnection:
     """An established TCP connection; see `base.Connection`."""
 
-    def __init__(self, sender: str, receiver: str, sending: socket.socket, receiving: socket.socket, payload: int) -> None:
+    def __init__(
+        self, sender: str, receiver: str, sending: socket.socket, receiving: socket.socket, payload: int
+    ) -> None:
         self.sender, self.receiver = sender, receiver
         self._sending, self._receiving, self._payload = sending, receiving, payload
         self.send_descriptor, self.receive_descriptor = sending.fileno(), receiving.fileno()
@@ -63,8 +80,14 @@ class TcpConnection:
         data = self._sending.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256).ljust(256, b"\0")
         info = {name: struct.unpack_from("=I", data, offset)[0] for name, offset in _TCP_INFO_U32.items()}
         info.update({name: struct.unpack_from("=Q", data, offset)[0] for name, offset in _TCP_INFO_U64.items()})
-        return {"flow": self.sender, "sender": self.sender, "receiver": self.receiver, "source": _end(self._sending.getsockname()),
-                "destination": _end(self._sending.getpeername()), "tcp_info": info}  # fmt: skip
+        return {
+            "flow": self.sender,
+            "sender": self.sender,
+            "receiver": self.receiver,
+            "source": _end(self._sending.getsockname()),
+            "destination": _end(self._sending.getpeername()),
+            "tcp_info": info,
+        }
 
     def close(self) -> None:
         """Close both sockets."""
@@ -77,13 +100,16 @@ def _end(address: tuple[str, int]) -> str:
 
 
 def connect(fabric: Fabric, pairs: Sequence[tuple[str, str]]) -> list[TcpConnection]:
-    """One established connection per (sender, receiver), in order. Raises OSError naming the pair that cannot connect."""
+    """One established connection per (sender, receiver), in order. Raises OSError naming the pair that cannot
+    connect."""
     payload = os.memfd_create("payload")
     os.ftruncate(payload, _SEND_BUFFER_BYTES)
     listeners = {receiver: _listener(fabric, receiver) for receiver in dict.fromkeys(receiver for _, receiver in pairs)}
     try:
-        return [_connect(fabric, sender, receiver, listeners[receiver], FIRST_SOURCE_PORT + index, payload)
-                for index, (sender, receiver) in enumerate(pairs)]  # fmt: skip
+        return [
+            _connect(fabric, sender, receiver, listeners[receiver], FIRST_SOURCE_PORT + index, payload)
+            for index, (sender, receiver) in enumerate(pairs)
+        ]
     finally:
         for listener in listeners.values():
             listener.close()
@@ -102,7 +128,9 @@ def _listener(fabric: Fabric, host: str) -> socket.socket:
     return listener
 
 
-def _connect(fabric: Fabric, sender: str, receiver: str, listener: socket.socket, source_port: int, payload: int) -> TcpConnection:
+def _connect(
+    fabric: Fabric, sender: str, receiver: str, listener: socket.socket, source_port: int, payload: int
+) -> TcpConnection:
     sending = _socket_of(fabric, sender)
     sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES // 2)  # the kernel doubles it
     sending.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
