@@ -6,7 +6,7 @@ A figure's title states what was found; one whose inputs are missing is skipped,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -18,9 +18,20 @@ from analysis import text
 from analysis.plots_flows import sequence, timeline
 from analysis.queues import IDLE_GAP_NS, QueueSeries
 from analysis.run import Run
-from analysis.style import IDEAL, SMALL, Drawn, Skipped, drawn, label, legend_below, legend_rows, look, new_figure
+from analysis.style import (
+    IDEAL,
+    SMALL,
+    Drawn,
+    Skipped,
+    drawn,
+    label,
+    legend_below,
+    legend_rows,
+    look,
+    new_figure,
+)
 from analysis.summary import fill_s
-from analysis.verdicts import COLLAPSE, goodput_bps, incast_verdict
+from analysis.verdicts import goodput_bps
 
 _BURST_ENDS_NS = 10 * IDLE_GAP_NS
 _LOG_FROM = 8  # values that span more than this factor need a logarithmic axis
@@ -186,7 +197,7 @@ def goodput_senders(run: Run) -> tuple[Figure, str, str]:
     curves = _curves(run)
     if not curves:
         raise Skipped("no sweep over senders in cases/")
-    title = _sweep_title(run, curves)
+    title = _sweep_title(curves)
     figure, (axes,) = new_figure(title, legend_rows=legend_rows(len(curves) + 1))
     for scheme, points in curves.items():
         style = look(scheme)
@@ -231,14 +242,17 @@ def _curves(run: Run) -> dict[str, Curve]:
     return {scheme: dict(sorted(points.items())) for scheme, points in curves.items() if len(points) > 1}
 
 
-def _sweep_title(run: Run, schemes: Iterable[str]) -> str:
-    """For each scheme, the smallest number of senders at which a run is proven to collapse."""
-    collapsed: dict[str, int] = {}
-    for each in (run, *run.cases.values()):
-        spec = each.parameters
-        if incast_verdict(each).verdict == COLLAPSE:
-            collapsed[spec.scheme] = min(spec.senders, collapsed.get(spec.scheme, spec.senders))
-    onsets = [
-        f"{scheme} from {text.counted(collapsed[scheme], 'sender')} on" for scheme in schemes if scheme in collapsed
-    ]
-    return f"Incast collapse: {'; '.join(onsets)}" if onsets else "No incast collapse at any number of senders"
+def _sweep_title(curves: dict[str, Curve]) -> str:
+    """For each scheme, how far goodput falls behind its peak, where that is by half or more."""
+    falls = [words for scheme, curve in curves.items() for words in [_fall(scheme, curve)] if words]
+    return "; ".join(falls) if falls else "Goodput grows with the senders, or falls by less than half, in every scheme"
+
+
+def _fall(scheme: str, curve: Curve) -> str:
+    """From which peak to which low beyond it a scheme's goodput falls; empty when by less than half."""
+    peak = max(curve, key=lambda senders: curve[senders][0])
+    low = min((senders for senders in curve if senders >= peak), key=lambda senders: curve[senders][0])
+    if curve[low][0] > curve[peak][0] / 2:
+        return ""
+    high, bottom = (text.rate(curve[senders][0]) for senders in (peak, low))
+    return f"{scheme} falls from {high} with {text.counted(peak, 'sender')} to {bottom} with {low}"

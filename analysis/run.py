@@ -116,13 +116,24 @@ class Run:
     @cached_property
     def missing(self) -> tuple[str, ...]:
         """The evidence files that are absent or unreadable, each with the reason."""
-        hot = [self._capture_trouble(self.hot_port)] if self.hot_port else ["measured.json names no hot port"]
         unfinished = [] if self.measured.get("complete") else ["measured.json: the run was not completed"]
-        senders = [self._flow_trouble(entry) for entry in self._entries("flows", _FLOW_KEYS)]
         failed = [f"cases/{name}: no measured.json" for name in self._case_names(finished=False)]
-        return tuple(
-            dict.fromkeys(reason for reason in [*unfinished, *hot, *senders, self._queue_trouble(), *failed] if reason)
-        )
+        reasons = [*unfinished, *self._captures_missing(), *self._samples_missing(), *failed]
+        return tuple(dict.fromkeys(reason for reason in reasons if reason))
+
+    def _captures_missing(self) -> list[str]:
+        """What is wrong with the captures that the spec asks for, and which ones it does not ask for."""
+        captured = self.spec.get("capture")
+        if captured == "off":
+            return ["captures: switched off by capture=off"]
+        hot = self._capture_trouble(self.hot_port) if self.hot_port else "measured.json names no hot port"
+        if captured == "hot":
+            return [hot, "sender captures: switched off by capture=hot"]
+        return [hot, *(self._flow_trouble(entry) for entry in self._entries("flows", _FLOW_KEYS))]
+
+    def _samples_missing(self) -> list[str]:
+        off = self.spec.get("telemetry") == "off"
+        return ["queue samples: switched off by telemetry=off"] if off else [self._queue_trouble()]
 
     @cached_property
     def cases(self) -> dict[str, Run]:

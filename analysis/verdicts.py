@@ -20,7 +20,7 @@ from analysis import text
 from analysis.queues import longest_idle_ns
 from analysis.retransmits import RTO
 from analysis.run import Run
-from analysis.stalls import Round
+from analysis.stalls import LOSS_PROBE, Round
 
 COLLAPSE, NO_COLLAPSE, NOT_PROVEN = "incast collapse", "no collapse", "not proven"
 COLLAPSE_SHARE = 0.5  # at most half of the goodput that there would be without loss
@@ -107,27 +107,43 @@ def _goodput(run: Run) -> Evidence:
 
 
 def _timeouts(run: Run) -> Evidence:
-    """RTOs seen in the sender captures; the kernel's own count where captures are missing."""
-    measured, source = timeouts(run)
+    """RTOs, and loss probes that waited as long: Linux probes a flight of one segment when its RTO is due."""
+    fired, source = timeouts(run)
+    late = _late_probes(run)
+    known = fired is not None and (fired > 0 or late is not None)
     return Evidence(
         name="retransmission timeouts",
         configured=None,
         modelled=None,
-        measured=measured,
+        measured=(fired or 0) + (late or 0) if known else None,
         unit="timeouts",
-        tolerance="at least 1",
-        holds=None if measured is None else measured >= 1,
-        source=source,
+        tolerance="at least 1"
+        + (f"; {text.counted(late, 'loss probe')} of RTOmin or longer among them" if late else ""),
+        holds=(fired or 0) + (late or 0) >= 1 if known else None,
+        source=source if known or fired is None else f"{source} is 0, but without captures loss probes may have waited",
     )
 
 
 def timeouts(run: Run) -> tuple[int | None, str]:
     """How often an RTO fired during the rounds, and the source of the figure; None when no file tells."""
-    if run.rounds and run.flows and len(run.flows) == run.parameters.senders:
+    if _all_captured(run):
         return sum(event.kind == RTO for events in run.retransmissions.values() for event in events), "sender captures"
     if run.tcp_counters is not None:
         return run.tcp_counters.get("TCPTimeouts", 0), "kernel counter TCPTimeouts"
     return None, "no sender captures and no kernel counters"
+
+
+def _late_probes(run: Run) -> int | None:
+    """Loss probes that waited for RTOmin or longer; None when neither captures nor the absence of probes tell."""
+    if _all_captured(run):
+        rto_min_s = run.parameters.rto_min_ns / 1e9
+        return sum(stall.cause == LOSS_PROBE and stall.seconds >= rto_min_s for stall in run.stalls)
+    return 0 if run.tcp_counters is not None and not run.tcp_counters.get("TCPLossProbes") else None
+
+
+def _all_captured(run: Run) -> bool:
+    """Whether every sender's flow was captured, and there is a round to look at."""
+    return bool(run.rounds) and len(run.flows) == run.parameters.senders
 
 
 def port_drops(ports: Mapping[str, Any]) -> dict[str, int]:
@@ -197,7 +213,18 @@ def idle_gaps_ns(run: Run) -> tuple[list[int], str]:
         return [
             longest_idle_ns(series, each.start_ns, each.end_ns) for each in run.rounds
         ], f"queue samples of {run.hot_port}"
-    return [], f"no capture and no queue samples of the hot port {run.hot_port}"
+    return _idle_by_counters_ns(run)
+
+
+def _idle_by_counters_ns(run: Run) -> tuple[list[int], str]:
+    """The longest round less the time that all bytes ever sent took at line rate: idle for at least that long."""
+    stack = run.measured.get("ports", {}).get(run.hot_port, {}).get("qdiscs", [])
+    sent_bytes = next((qdisc["bytes"] for qdisc in stack if qdisc.get("parent") == "root" and "bytes" in qdisc), None)
+    if sent_bytes is None:
+        return [], f"no capture, no queue samples and no byte counter of the hot port {run.hot_port}"
+    longest_ns = max(each.end_ns - each.start_ns for each in run.rounds)
+    busy_ns = sent_bytes * 8 * 10**9 // run.parameters.path.rate_bps
+    return [max(longest_ns - busy_ns, 0)], f"longest round and bytes sent by {run.hot_port}"
 
 
 def _longest_gap_ns(times: np.ndarray, within: Round) -> int:

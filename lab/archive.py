@@ -9,6 +9,7 @@ import lzma
 import re
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -50,11 +51,13 @@ def unpack_archive(path: Path, target: Path, progress: Progress) -> None:
     unused = [f"--exclude={pattern}" for pattern in _UNUSED]
     options = ["--strip-components=1", "--no-same-owner", "--anchored", *unused]
     command = ["tar", "-x", "-C", str(target), *options]
-    with _stream(path) as stream, running(command, stdin=subprocess.PIPE) as tar:
-        _feed(path, _Counted(stream, progress), cast("IO[bytes]", tar.stdin))
-        _, complaint = tar.communicate()
+    with tempfile.TemporaryFile() as errors:  # a full disk makes more lines than a pipe holds
+        with _stream(path) as stream, running(command, stdin=subprocess.PIPE, stderr=errors) as tar:
+            _feed(path, _Counted(stream, progress), cast("IO[bytes]", tar.stdin))
+            tar.communicate()
+        errors.seek(0)
         if tar.returncode:
-            raise ToolError(f"unpacking {path} failed: {complaint_in(complaint)}")
+            raise ToolError(f"unpacking {path} failed: {complaint_in(errors.read())}")
 
 
 @contextmanager
@@ -68,10 +71,10 @@ def _stream(path: Path) -> Iterator[IO[bytes]]:
             if tar.wait():
                 raise BadSource(f"{path} cannot be read completely")
         elif path.suffix == ".deb":
-            outer = stack.enter_context(running(["dpkg-deb", "--fsys-tarfile", path]))
-            inner = stack.enter_context(
-                running(["tar", "-xO", "--wildcards", "*/linux-source-*.tar.*"], stdin=outer.stdout)
-            )
+            content = ["dpkg-deb", "--fsys-tarfile", str(path)]
+            command = ["tar", "-xO", "--wildcards", "*/linux-source-*.tar.*"]
+            outer = stack.enter_context(running(content, stderr=subprocess.DEVNULL))
+            inner = stack.enter_context(running(command, stdin=outer.stdout, stderr=subprocess.DEVNULL))
             yield cast("IO[bytes]", inner.stdout)
         else:
             yield stack.enter_context(path.open("rb"))

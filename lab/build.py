@@ -115,9 +115,7 @@ def _build_in_turn(given: Source | None, recipe: Recipe, progress: Progress, job
     cache = own_cache().absolute()
     (cache / "build").mkdir(parents=True, exist_ok=True)
     lock = cache / "build" / "lock"
-    with exclusive(
-        lock, lambda: progress.say(f"waiting for another build of the lab kernel, which holds {lock}")
-    ):
+    with exclusive(lock, lambda: progress.say(f"waiting for another build of the lab kernel, which holds {lock}")):
         ready = _ready(given, recipe, progress)  # perhaps from the build that we waited for
         if ready:
             return ready
@@ -179,9 +177,7 @@ def _change(site: _Site, tree: Path) -> None:
         try:
             output_of(["patch", "-p1", "--batch", "--forward", "-i", f"{_OURS}/{name}"], tree)
         except ToolError as error:
-            raise KernelBuildError(
-                f"{name} does not apply to Linux {site.source.version}: {error}"
-            ) from error
+            raise KernelBuildError(f"{name} does not apply to Linux {site.source.version}: {error}") from error
 
 
 def with_hz(kconfig: str, hz: int) -> str:
@@ -278,9 +274,7 @@ def _make_environment() -> dict[str, str]:
     }
 
 
-def _logged(
-    argv: list[str], site: _Site, trouble: str, on_line: Callable[[bytes], None] = lambda line: None
-) -> None:
+def _logged(argv: list[str], site: _Site, trouble: str, on_line: Callable[[bytes], None] = lambda line: None) -> None:
     """Run a step of the build, its output added to the log; raises KernelBuildError with the errors in it."""
     output = []
     make = running(guarded(argv), site.tree, _make_environment(), stderr=STDOUT)
@@ -292,9 +286,7 @@ def _logged(
         process.wait()
     if process.returncode:
         errors = errors_in(b"".join(output).decode(errors="replace")) or [f"exit status {process.returncode}"]
-        raise KernelBuildError(
-            f"Linux {site.source.version} {trouble}: {'; '.join(errors)} (log: {site.log})"
-        )
+        raise KernelBuildError(f"Linux {site.source.version} {trouble}: {'; '.join(errors)} (log: {site.log})")
 
 
 def errors_in(output: str) -> list[str]:

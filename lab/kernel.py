@@ -65,9 +65,7 @@ class Kernel:
 def lab_recipe() -> Recipe:
     """The recipe in this folder: lab.config and patches/*.patch by name."""
     patches = sorted((_HERE / "patches").glob("*.patch"))
-    return Recipe(
-        (_HERE / "lab.config").read_text(), tuple((path.name, path.read_text()) for path in patches)
-    )
+    return Recipe((_HERE / "lab.config").read_text(), tuple((path.name, path.read_text()) for path in patches))
 
 
 def find_kernel(recipe: Recipe | None = None, version: str | None = None) -> Kernel | None:
@@ -134,9 +132,7 @@ def warnings_for(version: str, features: Features) -> tuple[str, ...]:
     """What is slow or cannot run with a kernel of these features, a line each."""
     warnings = []
     if not features.has_seccomp:
-        warnings.append(
-            f"Linux {version} is older than {SECCOMP_SINCE}: system calls take twice as long (no seccomp)"
-        )
+        warnings.append(f"Linux {version} is older than {SECCOMP_SINCE}: system calls take twice as long (no seccomp)")
     if not features.has_soft_roce:
         warnings.append(
             f"this Linux {version} has no soft-RoCE in network namespaces (that takes about 7.x and RDMA_RXE)"

@@ -37,9 +37,7 @@ def check_machine() -> None:
     if missing:
         command = f"apt-get install -y {' '.join(sorted(set(missing.values())))}"
         sudo = "sudo " if os.geteuid() else ""
-        raise KernelBuildError(
-            f"the lab kernel cannot be built without {', '.join(missing)}: {sudo}{command}"
-        )
+        raise KernelBuildError(f"the lab kernel cannot be built without {', '.join(missing)}: {sudo}{command}")
 
 
 def missing_tools() -> dict[str, str]:
@@ -53,15 +51,11 @@ def missing_tools() -> dict[str, str]:
 def check_folder(folder: Path) -> None:
     """Raise KernelBuildError unless a kernel can be built in the folder: a name that suits make, and room."""
     if re.search(r"[\s:]", str(folder)):
-        raise KernelBuildError(
-            f"make cannot work in {folder}, for its name has a space or a colon: {_ELSEWHERE}"
-        )
+        raise KernelBuildError(f"make cannot work in {folder}, for its name has a space or a colon: {_ELSEWHERE}")
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < NEEDED_BYTES:
         needed, free = f"{NEEDED_BYTES / 1e9:.1f} GB", f"{free_bytes / 1e9:.1f} GB"
-        raise KernelBuildError(
-            f"the lab kernel's build takes {needed} in {folder}, only {free} are free: {_ELSEWHERE}"
-        )
+        raise KernelBuildError(f"the lab kernel's build takes {needed} in {folder}, only {free} are free: {_ELSEWHERE}")
 
 
 def _has_libc_headers() -> bool:

@@ -74,9 +74,7 @@ def open_source(path: Path) -> Source:
     try:
         return Source(path, version_of(top_makefile(path)))
     except (ValueError, ToolError, *DAMAGE) as error:
-        raise BadSource(
-            f"{path} holds no kernel source that can be read: {error} (allowed: {_FORMS})"
-        ) from error
+        raise BadSource(f"{path} holds no kernel source that can be read: {error} (allowed: {_FORMS})") from error
 
 
 def find_source(folder: Path, progress: Progress) -> Source:
@@ -100,9 +98,7 @@ def find_source(folder: Path, progress: Progress) -> Source:
 
 def unpack(source: Source, target: Path, progress: Progress) -> None:
     """Fill the new folder `target` with what a build reads of the source; BadSource if that is damaged."""
-    progress.stage(
-        f"unpacking Linux {source.version}", source.path.stat().st_size if source.path.is_file() else None
-    )
+    progress.stage(f"unpacking Linux {source.version}", source.path.stat().st_size if source.path.is_file() else None)
     unpack_archive(source.path, target, progress)
 
 

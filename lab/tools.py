@@ -83,16 +83,15 @@ def output_of(argv: Sequence[Argument], cwd: Path | None = None, env: dict[str, 
     with running(argv, cwd, env) as process:
         output, complaint = process.communicate()
     if process.returncode:
-        raise ToolError(
-            f"{argv[0]}: {complaint_in(complaint or output) or f'exit status {process.returncode}'}"
-        )
+        raise ToolError(f"{argv[0]}: {complaint_in(complaint or output) or f'exit status {process.returncode}'}")
     return output.decode(errors="replace")
 
 
 def complaint_in(output: bytes) -> str:
-    """The line of a failed program's output that says why: apt's first "E: ", else the last."""
+    """The line of a failed program's output that says why: apt's or tar's first error, else the last line."""
     lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
-    return next((line[3:] for line in lines if line.startswith("E: ")), lines[-1] if lines else "")
+    errors = [line for line in lines if line.startswith("E: ") or ": Cannot " in line]
+    return (errors[:1] or lines[-1:] or [""])[0]
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from topologies.profiles import HostProfile, LinkProfile, SwitchProfile
 
 SUBNET, PREFIX_LENGTH = "10.0.0.0", 8
 _LOOPBACK_INDEX = 1
+_CARRIER_LIMIT_S, _CARRIER_POLL_S = 10.0, 0.02
 
 
 def host_address(index: int) -> str:
@@ -155,6 +157,7 @@ class Fabric(Mininet):
         for index, host in enumerate(self.hosts, start=1):
             self._configure_host(host, index)
         self._configure_switches()
+        self._await_carriers()
         self._verify()
 
     def _make_namespace(self, host: FabricHost) -> None:
@@ -229,6 +232,16 @@ class Fabric(Mininet):
             for intf in switch.intfList():
                 if intf.name != "lo":
                     yield intf, switch.params["profile"]
+
+    def _await_carriers(self) -> None:
+        """A link carries nothing until the kernel has noticed its carrier, up to a second later (net/core/link_watch.c)."""
+        deadline_s = time.monotonic() + _CARRIER_LIMIT_S
+        for name in self.port_index:
+            state = Path("/sys/class/net", name, "operstate")
+            while state.read_text() != "up\n":
+                if time.monotonic() > deadline_s:
+                    raise RuntimeError(f"{name} has no carrier after {_CARRIER_LIMIT_S:g} s")
+                time.sleep(_CARRIER_POLL_S)
 
     def _delete_links(self) -> None:
         """Of each link the switch's end (both ends go together); links are stored host first."""

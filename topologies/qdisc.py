@@ -48,6 +48,7 @@ CONTROL_DSCP, LOSSLESS_DSCP = 48, 26
 DELAY_LINE_PACKETS = 10_000_000
 NIC_QUEUE_BYTES = 1 << 30
 CONTROL_QUEUE_BYTES = 1 << 20
+_TIMER_LATENESS_NS = 16
 
 _TCA_KIND, _TCA_OPTIONS, _TCA_STATS2 = 1, 2, 7
 _TCM = struct.Struct("=BxxxiIII")
@@ -84,9 +85,9 @@ def _handle_text(handle: int) -> str:
 
 
 def burst_bytes(link: LinkProfile) -> int:
-    """One frame, and what passes in the nanosecond that rounding may cost: less could never be sent, more is no
-    line."""
-    return link.frame_bytes + link.rate_bps // 8_000_000_000 + 1
+    """One frame, and what passes in the few nanoseconds by which a timer may be late: time that the bucket cannot
+    hold would be lost to the link."""
+    return link.frame_bytes + link.rate_bps * _TIMER_LATENESS_NS // 8_000_000_000 + 1
 
 
 def switch_port(link: LinkProfile, switch: SwitchProfile) -> tuple[Qdisc, ...]:

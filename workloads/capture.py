@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SNAP_BYTES = 100  # Ethernet, IP and TCP with timestamps and three SACK blocks
-# The kernel hands a block of packets over when it is full or old (packet(7), retire_blk_tov, 100 ms in libpcap).
-_DRAIN_S = 0.3
+# The kernel hands a block of packets over when it is full, or when its timer finds it unchanged since the last time
+# (net/packet/af_packet.c): up to two periods, and tcpdump asks for 1 s.
+_DRAIN_S = 2.1
 _DROPPED = re.compile(r"(\d+) packets? dropped by kernel")
 _CAPTURED = re.compile(r"(\d+) packets? captured")
 

@@ -119,9 +119,14 @@ def test_every_figure_is_drawn_and_captioned(tmp_path: Path) -> None:
         assert figure.caption
 
 
-def test_the_sweep_names_where_each_scheme_collapses(tmp_path: Path) -> None:
+def test_the_sweep_tells_how_far_goodput_falls(tmp_path: Path) -> None:
     titles = {figure.name: figure.title for figure in draw_all(sweep(tmp_path / "run"))}
-    assert titles["goodput_senders"] == "Incast collapse: droptail from 2 senders on"
+    assert titles["goodput_senders"].startswith("Goodput grows with the senders")
+
+    rounds = [{"start_ns": T0_NS, "end_ns": T0_NS + 10 * ROUND_US * 1000, "bytes": 24_000}]
+    make_run(tmp_path / "run" / "cases" / "droptail-n4", {"label": "droptail-n4", "senders": 4}, {"rounds": rounds})
+    titles = {figure.name: figure.title for figure in draw_all(Run(tmp_path / "run"))}
+    assert titles["goodput_senders"] == "droptail falls from 477 kb/s with 2 senders to 95.5 kb/s with 4"
 
 
 def test_a_figure_without_its_inputs_says_which(tmp_path: Path) -> None:

@@ -225,6 +225,21 @@ def test_fast_rounds_are_no_collapse(tmp_path: Path) -> None:
     assert (verdict.verdict, evidence(verdict)["goodput"]) == (NO_COLLAPSE, False)
 
 
+def test_a_loss_probe_that_waited_for_rto_min_counts_as_a_timeout(tmp_path: Path) -> None:
+    """With TLP on, h3's last segment is probed when its RTO is due; the kernel counts no timeout then."""
+    verdict = incast_verdict(make_run(tmp_path / "run", {"tlp": True}, {"tcp": {"h3": {"TCPLossProbes": 1}}}))
+    assert (verdict.verdict, verdict.evidence[1].measured) == (COLLAPSE, 1)
+    assert verdict.evidence[1].tolerance == "at least 1; 1 loss probe of RTOmin or longer among them"
+
+
+def test_without_captures_a_probing_kernel_leaves_open_whether_it_waited(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {"tlp": True}, {"tcp": {"h3": {"TCPLossProbes": 1}}})
+    (tmp_path / "run" / "pcap" / "h3-eth0.pcap").unlink()
+    verdict = incast_verdict(run)
+    assert (verdict.verdict, verdict.evidence[1].measured, verdict.evidence[1].holds) == (NOT_PROVEN, None, None)
+    assert verdict.missing == ("kernel counter TCPTimeouts is 0, but without captures loss probes may have waited",)
+
+
 def test_slow_rounds_without_drops_and_timeouts_are_no_collapse(tmp_path: Path) -> None:
     """A slow start takes its time; nothing was lost."""
     run = make_run(tmp_path / "run", facts={"tcp": {}, "ports": {"leaf1-eth1": port(0, hot=True)}})
@@ -292,10 +307,32 @@ def test_without_captures_counters_and_samples_take_their_place(tmp_path: Path) 
     assert sources["idle link"] == "queue samples of leaf1-eth1"
 
 
+def test_bytes_sent_tell_how_long_the_link_was_idle_at_least(tmp_path: Path) -> None:
+    """2.5 GB at 400 Gb/s take 50 ms of the round's 201.1 ms."""
+    hot = port(2, hot=True)
+    hot["qdiscs"][0].update({"parent": "root", "bytes": 2_500_000_000})
+    run = make_run(tmp_path / "run", {"capture": "off", "telemetry": "off"}, {"ports": {"leaf1-eth1": hot}})
+    for file in [*(tmp_path / "run" / "pcap").iterdir(), tmp_path / "run" / "telemetry" / "queue.parquet"]:
+        file.unlink()
+    verdict = incast_verdict(run)
+    assert verdict.verdict == COLLAPSE
+    assert verdict.evidence[3].measured == pytest.approx(ROUND_US / 1e6 - 0.05)
+    assert run.missing == (
+        "captures: switched off by capture=off",
+        "queue samples: switched off by telemetry=off",
+    )
+
+
+def test_a_run_that_captured_the_hot_port_alone_says_so(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {"capture": "hot"})
+    (tmp_path / "run" / "pcap" / "h2-eth0.pcap").unlink()
+    assert run.missing == ("sender captures: switched off by capture=hot",)
+
+
 def test_without_any_of_them_nothing_is_proven(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     for file in [*(tmp_path / "run" / "pcap").iterdir(), tmp_path / "run" / "telemetry" / "queue.parquet"]:
         file.unlink()
     verdict = incast_verdict(run)
     assert (verdict.verdict, evidence(verdict)["idle link"]) == (NOT_PROVEN, None)
-    assert verdict.missing == ("no capture and no queue samples of the hot port leaf1-eth1",)
+    assert verdict.missing == ("no capture, no queue samples and no byte counter of the hot port leaf1-eth1",)

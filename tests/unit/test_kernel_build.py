@@ -57,6 +57,13 @@ linux: first.o second.o third.o
 	@echo '  CC      $@'; {compiler}; echo $@ >> compiled; touch $@
 """
 MERGE_CONFIG = 'cat "$3" >> "$2"\n'
+FULL_TAR = """\
+#!/bin/sh
+cat > /dev/null
+for number in $(seq 5000); do echo 'tar: a.c: Cannot open: No space left on device' >&2; done
+echo 'tar: Exiting with failure status due to previous errors' >&2
+exit 2
+"""
 PATCH = """\
 --- a/first.c
 +++ b/first.c
@@ -128,9 +135,7 @@ def pack(tree: Path, name: str) -> Path:
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {
-        str(path): (path.stat().st_mtime_ns, path.read_bytes())
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in sorted(folder.rglob("*")) if path.is_file()
     }
 
 
@@ -210,12 +215,8 @@ def test_the_labs_own_recipe_asks_for_what_the_lab_requires() -> None:
 
 
 def test_configuration_is_compared_with_what_was_asked() -> None:
-    asked = kernel.parse_config(
-        "# base\nCONFIG_VETH=y\nCONFIG_BLOCK=n\nCONFIG_IO_URING=n\nCONFIG_NET_VRF=y\n"
-    )
-    took = kernel.parse_config(
-        'CONFIG_VETH=y\nCONFIG_BLOCK=y\n# CONFIG_NET_VRF is not set\nCONFIG_CC="gcc"\n'
-    )
+    asked = kernel.parse_config("# base\nCONFIG_VETH=y\nCONFIG_BLOCK=n\nCONFIG_IO_URING=n\nCONFIG_NET_VRF=y\n")
+    took = kernel.parse_config('CONFIG_VETH=y\nCONFIG_BLOCK=y\n# CONFIG_NET_VRF is not set\nCONFIG_CC="gcc"\n')
     assert kernel.not_taken(asked, took) == {"CONFIG_BLOCK": "n", "CONFIG_NET_VRF": "y"}
 
 
@@ -300,12 +301,8 @@ def test_a_kernel_is_described_with_its_warnings(recipe: Recipe, cache: Path) ->
 
 def test_all_missing_tools_are_named_with_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(
-        preflight.shutil, "which", lambda tool: None if tool in ("gcc", "flex", "ld") else tool
-    )
-    with pytest.raises(
-        KernelBuildError, match=r"without gcc, ld, flex: .*apt-get install -y binutils flex gcc$"
-    ):
+    monkeypatch.setattr(preflight.shutil, "which", lambda tool: None if tool in ("gcc", "flex", "ld") else tool)
+    with pytest.raises(KernelBuildError, match=r"without gcc, ld, flex: .*apt-get install -y binutils flex gcc$"):
         preflight.check_machine()
 
 
@@ -519,6 +516,20 @@ def test_only_what_a_build_reads_is_unpacked(tree: Path, tmp_path: Path) -> None
         assert not any((target / name).exists() for name in unused)
 
 
+@needs_make
+def test_a_disk_that_fills_up_while_unpacking_is_said(
+    cache: Path, recipe: Recipe, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = tmp_path / "programs"
+    full.mkdir()
+    (full / "tar").write_text(FULL_TAR)
+    (full / "tar").chmod(0o755)
+    archive = pack(tree, "linux-7.3.4.tar.xz")
+    monkeypatch.setenv("PATH", f"{full}:{os.environ['PATH']}")
+    with pytest.raises(KernelBuildError, match=r"unpacking .* failed: tar: a\.c: Cannot open: No space left"):
+        build_kernel(archive, Watcher(), recipe=recipe)
+
+
 # sources that cannot be used
 
 
@@ -529,9 +540,7 @@ def test_a_source_that_is_not_there(cache: Path, recipe: Recipe, tmp_path: Path)
 
 @pytest.mark.parametrize("content", [b"", b"no archive at all", b"\xfd7zXZ\x00 damaged"])
 @pytest.mark.parametrize("name", ["linux.tar.xz", "linux.deb"])
-def test_a_source_that_is_no_source(
-    cache: Path, recipe: Recipe, tmp_path: Path, content: bytes, name: str
-) -> None:
+def test_a_source_that_is_no_source(cache: Path, recipe: Recipe, tmp_path: Path, content: bytes, name: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BadSource, match=r" holds no kernel source that can be read") as caught:
         build_kernel(tmp_path / name, Watcher(), recipe=recipe)
@@ -585,9 +594,7 @@ def builder(cache: Path, recipe: Recipe, tmp_path: Path) -> Iterator[Callable[[P
     def start(tree: Path) -> subprocess.Popen[str]:
         script = BUILDER.format(root=str(ROOT), tree=str(tree), config=recipe.config)
         started.append(
-            subprocess.Popen(
-                [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
+            subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         )
         return started[-1]
 
@@ -685,9 +692,7 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("apt-get", "apt-cache"):
         (programs / name).write_text(FAKE_APT.format(calls=answers / "calls", answers=answers))
         (programs / name).chmod(0o755)
-    (answers / "targets").write_text(
-        "http://mirror/security|Debian|Debian-Security\nhttp://mirror|Debian|Debian\n"
-    )
+    (answers / "targets").write_text("http://mirror/security|Debian|Debian-Security\nhttp://mirror|Debian|Debian\n")
     (answers / "backports").write_text("linux-source-7.2\nlinux-source\nlinux-source-7.10\n")
     (answers / "own").write_text("linux-source-6.1\nlinux-source-6.12\nlinux-source\n")
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
@@ -739,9 +744,7 @@ def test_another_distribution_gives_its_own_source(apt: Path, tmp_path: Path) ->
     assert " update" not in (apt / "calls").read_text()
 
 
-def test_a_damaged_source_at_hand_is_passed_over(
-    apt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_source_at_hand_is_passed_over(apt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "src" / "linux-source-7.11.tar.xz").touch()
 
     def read(path: Path) -> Source:
@@ -761,9 +764,7 @@ def test_no_network_is_one_line_with_the_way_out(apt: Path, tmp_path: Path) -> N
     assert list((tmp_path / "sources").glob("*.deb")) == []
 
 
-def test_a_system_without_apt_is_told_the_way_out(
-    apt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_without_apt_is_told_the_way_out(apt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = tmp_path / "no-apt"
     programs.mkdir()
     (programs / "setpriv").symlink_to(str(shutil.which("setpriv")))
