@@ -30,10 +30,11 @@ from analysis.style import (
     look,
     new_figure,
 )
-from analysis.summary import fill_s
+from analysis.summary import fill_s, peers
 from analysis.verdicts import goodput_bps
 
 _BURST_ENDS_NS = 10 * IDLE_GAP_NS
+_LOSSLESS = "without loss"
 _LOG_FROM = 8  # values that span more than this factor need a logarithmic axis
 _QUEUE_CAPTION = (
     "Bytes held by the switch port towards the receiver, sampled about every microsecond, in the first "
@@ -62,27 +63,20 @@ def draw_all(run: Run) -> list[Drawn]:
     return [drawn(name, run.path / "figures", partial(draw, run)) for name, draw in drawings.items()]
 
 
-def peers(run: Run) -> list[tuple[str, Run]]:
-    """The run and those of its cases that have as many senders, each with a name for the legend: the scheme,
-    or the label where two share one."""
-    alike = [run, *(case for case in run.cases.values() if case.parameters.senders == run.parameters.senders)]
-    schemes = [each.parameters.scheme for each in alike]
-    return [
-        (scheme if schemes.count(scheme) == 1 else f"{scheme} ({each.parameters.label})", each)
-        for scheme, each in zip(schemes, alike)
-    ]
-
-
 def queue(run: Run) -> tuple[Figure, str, str]:
     """The hot port's queue during the first burst of the first round, of the run and its peers."""
     bursts = [(name, each, burst) for name, each in peers(run) for burst in [_first_burst(each)] if burst is not None]
     if not bursts or bursts[0][1] is not run:
         raise Skipped("no queue samples of the hot port in the first round")
     title = _queue_title(run, bursts[0][2])
-    figure, (axes,) = new_figure(title, legend_rows=legend_rows(len(bursts) + 2))
+    marking = _thresholds([each for _, each, _ in bursts])
+    names = [*(name for name, _, _ in bursts), *(name for name, _, _ in marking)]
+    figure, (axes,) = new_figure(title, legend_rows=legend_rows(names))
     for name, each, burst in bursts:
         _draw_queue(axes, name, each, burst, width=2.6 if each is run else 1.2)
-    _draw_thresholds(axes, [each for _, each, _ in bursts])
+    for name, threshold_bytes, scheme in marking:
+        axes.axhline(threshold_bytes / 1e3, color=look(scheme).colour, linestyle=":", linewidth=1.2, label=name)
+    _draw_buffer(axes, run.parameters.buffer_bytes)
     axes.set_xlim(0, max(_micros(burst.time_ns[-1:], each)[0] for _, each, burst in bursts) * 1.03)
     axes.set_ylim(0, run.parameters.buffer_bytes / 1e3 * 1.22)
     label(axes, "time since the round began (µs)", "queue at the hot port (KB)")
@@ -139,17 +133,19 @@ def _draw_queue(axes: Axes, name: str, run: Run, burst: QueueSeries, width: floa
     )
 
 
-def _draw_thresholds(axes: Axes, runs: Sequence[Run]) -> None:
-    """The buffer, and the marking thresholds of the runs that mark."""
-    buffer_bytes = runs[0].parameters.buffer_bytes
+def _thresholds(runs: Sequence[Run]) -> list[tuple[str, int, str]]:
+    """The marking thresholds of the runs that mark: a name, the queue in bytes, the scheme."""
+    marking = [(each.parameters.scheme, (each.parameters.kmin_bytes, each.parameters.kmax_bytes)) for each in runs]
+    found = {(bound, scheme): None for scheme, bounds in marking for bound in bounds if bound is not None}
+    return [(f"ECN from {text.size(bound)}", bound, scheme) for bound, scheme in found]
+
+
+def _draw_buffer(axes: Axes, buffer_bytes: int) -> None:
+    """The line at which the buffer is full, named above the ticks that tell of drops."""
     axes.axhline(buffer_bytes / 1e3, color=IDEAL, linestyle="--", linewidth=1)
     words = f"buffer {text.size(buffer_bytes)} (ticks: drops)"
     place = axes.get_yaxis_transform()
     axes.text(0.995, buffer_bytes * 1.08 / 1e3, words, transform=place, ha="right", va="bottom", fontsize=SMALL)
-    for each in (run.parameters for run in runs):
-        for threshold in sorted({value for value in (each.kmin_bytes, each.kmax_bytes) if value is not None}):
-            name = f"ECN from {text.size(threshold)}"
-            axes.axhline(threshold / 1e3, color=look(each.scheme).colour, linestyle=":", linewidth=1.2, label=name)
 
 
 def goodput_rounds(run: Run) -> tuple[Figure, str, str]:
@@ -159,7 +155,7 @@ def goodput_rounds(run: Run) -> tuple[Figure, str, str]:
         raise Skipped("no finished round")
     title = "; ".join(f"{name}: {text.rate(goodput_bps(each.rounds))}" for name, each in shown)
     title = f"Goodput of {run.parameters.senders} senders at {text.rate(run.parameters.path.rate_bps)}: {title}"
-    figure, (axes,) = new_figure(title, legend_rows=legend_rows(len(shown) + 1))
+    figure, (axes,) = new_figure(title, legend_rows=legend_rows([*(name for name, _ in shown), _LOSSLESS]))
     for name, each in shown:
         style = look(each.parameters.scheme)
         values = [one.goodput_bps / 1e9 for one in each.rounds]
@@ -172,7 +168,7 @@ def goodput_rounds(run: Run) -> tuple[Figure, str, str]:
             label=name,
         )
     ideal = run.rounds[0].payload_bytes * 8e-9 / run.parameters.ideal_seconds
-    axes.axhline(ideal, color=IDEAL, linestyle="--", linewidth=1, label="without loss")
+    axes.axhline(ideal, color=IDEAL, linestyle="--", linewidth=1, label=_LOSSLESS)
     _vertical_scale(axes, [one.goodput_bps / 1e9 for _, each in shown for one in each.rounds] + [ideal])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     label(axes, "round", "goodput (Gb/s)")
@@ -198,7 +194,7 @@ def goodput_senders(run: Run) -> tuple[Figure, str, str]:
     if not curves:
         raise Skipped("no sweep over senders in cases/")
     title = _sweep_title(curves)
-    figure, (axes,) = new_figure(title, legend_rows=legend_rows(len(curves) + 1))
+    figure, (axes,) = new_figure(title, legend_rows=legend_rows([*curves, _LOSSLESS]))
     for scheme, points in curves.items():
         style = look(scheme)
         axes.plot(
@@ -216,7 +212,7 @@ def goodput_senders(run: Run) -> tuple[Figure, str, str]:
         color=IDEAL,
         linestyle="--",
         linewidth=1,
-        label="without loss",
+        label=_LOSSLESS,
     )
     _vertical_scale(axes, [value / 1e9 for points in curves.values() for pair in points.values() for value in pair])
     axes.set_xscale("log", base=2)

@@ -43,6 +43,7 @@ _CAUSE_COLOURS = dict(
     )
 )
 _MARGIN = 0.06
+_WAITING = "waits for the others"
 _SEQUENCE_CAPTION = (
     "Each mark is a segment leaving the sender, placed at its first byte; the line is the receiver's "
     "cumulative acknowledgement. The grey band stands for the time in which the flow neither sends nor "
@@ -65,7 +66,9 @@ def sequence(run: Run) -> tuple[Figure, str, str]:
     begin_ns = run.rounds[0].start_ns + round(stall.start_s * 1e9)
     during = next(each for each in run.rounds if each.start_ns <= begin_ns < each.end_ns)
     title = f"{flow.name} is silent for {text.seconds(stall.seconds)}, then its {_ending(stall)}"
-    figure, panels = new_figure(title, columns=[1, 0.2, 1], legend_rows=legend_rows(len(_KIND_LOOKS)))
+    figure, panels = new_figure(
+        title, columns=[1, 0.2, 1], legend_rows=legend_rows([look[0] for look in _KIND_LOOKS.values()])
+    )
     ending_ns = begin_ns + round(stall.seconds * 1e9)
     windows = [(during.start_ns, begin_ns, during.start_ns), (ending_ns, during.end_ns, ending_ns)]
     for axes, (start_ns, end_ns, zero_ns) in zip((panels[0], panels[2]), windows):
@@ -152,15 +155,13 @@ def timeline(run: Run) -> tuple[Figure, str, str]:
     figure, (axes,) = new_figure(
         title,
         height_in=min(1.6 + 0.055 * len(rows), 5.8),
-        legend_rows=legend_rows(1 + len({stall.cause for stall in run.stalls})),
+        legend_rows=legend_rows([_WAITING, *{stall.cause for stall in run.stalls}]),
     )
     waiting = [
         ((wait.start_s, rows[wait.flow]), (wait.start_s + wait.seconds, rows[wait.flow]))
         for wait in waits(run.flows, run.rounds)
     ]
-    axes.add_collection(
-        LineCollection(waiting, colors="#DDDDDD", linewidths=1.6, label="finished, waits for the others")
-    )
+    axes.add_collection(LineCollection(waiting, colors="#DDDDDD", linewidths=1.6, label=_WAITING))
     for cause in CAUSES:
         spans = [
             ((stall.start_s, rows[stall.flow]), (stall.start_s + stall.seconds, rows[stall.flow]))

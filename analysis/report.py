@@ -18,13 +18,7 @@ from analysis.plots import draw_all
 from analysis.run import Run
 from analysis.stalls import MEANINGS, Stall
 from analysis.style import Drawn
-from analysis.summary import (
-    comparison,
-    counter_matches,
-    fill_s,
-    kernel_timeouts,
-    retransmits,
-)
+from analysis.summary import comparison, counter_matches, fill_s, kernel_timeouts, peers, retransmits
 from analysis.verdicts import (
     COLLAPSE,
     NO_COLLAPSE,
@@ -99,24 +93,20 @@ def headline(run: Run) -> str:
 
 def cures(run: Run) -> str:
     """What the cases with as many senders did to the round time, as one sentence; empty without any."""
-    rows = comparison(run)
-    told = [
-        f"{row['label']}: {text.seconds(row['median_round_seconds'])}, {_cure(rows[0], row)}"
-        for row in rows[1:]
-        if _cure(rows[0], row)
-    ]
+    base = median_seconds(run.rounds)
+    others = [(each.parameters.label, median_seconds(each.rounds)) for _, each in peers(run)[1:]]
+    told = [f"{label}: {text.seconds(median)}, {_cure(base, median)}" for label, median in others if base and median]
     return f"The same rounds with {'; '.join(told)}." if told else ""
 
 
-def _cure(base: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """How much shorter a case's rounds are than the run's own; empty when the two do not compare."""
-    mine, other = base["median_round_seconds"], row["median_round_seconds"]
-    if row is base or row["senders"] != base["senders"] or not mine or not other:
+def _cure(base: float | None, median: float | None) -> str:
+    """How much shorter a case's median round is than the run's own; empty when one is missing."""
+    if not base or not median:
         return ""
-    factor = max(mine, other) / min(mine, other)
+    factor = max(base, median) / min(base, median)
     if factor < _NO_CURE:
         return "no cure"
-    return f"{text.times(factor)} {'faster' if other < mine else 'slower'}"
+    return f"{text.times(factor)} {'faster' if median < base else 'slower'}"
 
 
 def _tiles(run: Run) -> Html:
@@ -174,6 +164,8 @@ def _comparison_row(base: Mapping[str, Any], row: Mapping[str, Any]) -> list[Cel
         text.seconds(row["median_round_seconds"]),
         text.times(row["slowdown"]),
     ]
+    compares = row is not base and row["senders"] == base["senders"]
+    cure = _cure(base["median_round_seconds"], row["median_round_seconds"]) if compares else ""
     return [
         row["label"],
         str(row["senders"]),
@@ -181,7 +173,7 @@ def _comparison_row(base: Mapping[str, Any], row: Mapping[str, Any]) -> list[Cel
         *counts,
         row["scheme"],
         row["verdict"],
-        _cure(base, row),
+        cure,
     ]
 
 

@@ -19,7 +19,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 WIDTH_IN, HEIGHT_IN, DPI = 6.2, 3.3, 160
-LEGEND_COLUMNS = 3
 INK, GRID, IDEAL = "#222222", "#DDDDDD", "#000000"
 TITLE, LABEL, SMALL = 12.0, 11.0, 9.8  # points: legible on a phone, where a figure is 9 cm wide
 
@@ -98,9 +97,14 @@ def label(axes: Axes, x: str, y: str) -> None:
     axes.set_ylabel(y, fontsize=LABEL, color=INK)
 
 
-def legend_rows(entries: int) -> int:
-    """How many rows a legend of so many entries needs."""
-    return -(-entries // LEGEND_COLUMNS)
+def _legend_columns(names: Sequence[str]) -> int:
+    """Three columns, or two where a long name would push the legend over the edge."""
+    return 3 if max(map(len, names)) <= 24 else 2
+
+
+def legend_rows(names: Sequence[str]) -> int:
+    """How many rows a legend of these names needs."""
+    return -(-len(names) // _legend_columns(names))
 
 
 def legend_below(panels: Sequence[Axes]) -> None:
@@ -111,7 +115,7 @@ def legend_below(panels: Sequence[Axes]) -> None:
         list(found),
         fontsize=SMALL,
         loc="lower center",
-        ncols=LEGEND_COLUMNS,
+        ncols=_legend_columns(list(found)),
         frameon=False,
         columnspacing=1.4,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from analysis.queues import Traffic, buffer_fill_exact_s, buffer_fill_s, statistics
 from analysis.retransmits import compare_with_kernel
 from analysis.run import Run
+from analysis.spec import Parameters
 from analysis.verdicts import all_drops, goodput_bps, incast_verdict, median_seconds, timeouts
 
 
@@ -90,6 +91,22 @@ def _row(run: Run) -> dict[str, Any]:
         "ecn_marks": ecn_marks(run.measured),
         "verdict": incast_verdict(run).verdict,
     }
+
+
+def peers(run: Run) -> list[tuple[str, Run]]:
+    """The run and its cases of as many senders, those left out that repeat another in all but label and seed.
+
+    Each comes with a name for legends: its scheme, and its label where two share a scheme.
+    """
+    kinds: dict[Parameters, Run] = {}
+    for each in (run, *run.cases.values()):
+        if each.parameters.senders == run.parameters.senders:
+            kinds.setdefault(replace(each.parameters, label=""), each)
+    schemes = [kind.scheme for kind in kinds]
+    return [
+        (kind.scheme if schemes.count(kind.scheme) == 1 else f"{kind.scheme} ({each.parameters.label})", each)
+        for kind, each in kinds.items()
+    ]
 
 
 def slowdown(run: Run) -> float | None:

@@ -33,7 +33,7 @@ _ETH_P_ALL = 3
 _SO_TIMESTAMPNS, _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 35, 32, 33
 _BUFFER_BYTES = 256 << 20
 _FRAMES = 400
-_WARM_UP_S = 0.2
+_WARM_UP_S = 1.0
 _SLOW_BPS = 8_000_000  # a burst at 400 Gb/s has arrived before this drains a frame
 
 

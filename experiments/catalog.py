@@ -50,7 +50,7 @@ class Plan:
     cases: tuple[tuple[str, Spec], ...]
 
 
-_MODULES = ("demo", "incast", "incast_scaling")
+_MODULES = ("demo", "fast08", "incast", "incast_scaling")
 
 
 def catalog() -> dict[str, Experiment]:

@@ -112,8 +112,8 @@ class Spec:
 
     topology: str = _key("topology", _choice("star"), "star", "fabric")
     rate_bps: int = _key("rate", RATE, "400Gbps", "rate of each link, both ways")
-    delay_ns: int = _key("delay", DURATION, "1us", "one-way propagation delay of each link")
-    switch_delay_ns: int = _key("switch_delay", DURATION, "500ns", "pipeline delay of a switch, per packet")
+    delay_ns: int = _key("delay", DURATION, "500ns", "one-way propagation delay of each link")
+    switch_delay_ns: int = _key("switch_delay", DURATION, "400ns", "pipeline delay of a switch, per packet")
     buffer_bytes: int = _key("buffer", SIZE, "600KB", "egress buffer of each switch port")
     mtu_bytes: int = _key("mtu", SIZE, "1500B", "IP MTU of every link")
     queue: str = _key(

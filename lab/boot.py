@@ -22,7 +22,7 @@ import termios
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,8 @@ class Job:
     write on the host.
 
     memory_bytes: the guest's memory, touched lazily. seed: what all its entropy derives from. clock: "virtual"
-    (time-travel=inf-cpu) or "real". watchdog_s: wall-clock limit. interactive: the command's terminal is ours.
+    (time-travel=inf-cpu) or "real". watchdog_s: wall-clock limit, after which the command is interrupted.
+    interactive: the command's terminal is ours.
     """
 
     argv: tuple[str, ...]
@@ -103,7 +104,7 @@ def run(
     their wall-clock second.
 
     `stdout` and `stderr` are binary streams for the command's output (default: ours). A `stop` interrupts the
-    job (SIGINT), and the kernel after a grace of seconds. Raises LabError when no memory or core can be had.
+    job (SIGINT), and ends the kernel after a grace of seconds. Raises LabError when no memory or core can be had.
     """
     with _control_folder() as control, _core() as core:
         session = _Session(job, on_event, (stdout or sys.stdout.buffer, stderr or sys.stderr.buffer), stop or Stop())
@@ -205,8 +206,8 @@ class _Session:
         )
 
     def _pump(self, process: subprocess.Popen[bytes], pipes: _Pipes, control: Path) -> None:
-        """Serve the pipes until the kernel has closed them all, the watchdog bites, or the grace after a stop
-        is over."""
+        """Serve the pipes until the kernel has closed them all, or the grace is over that a stop and the watchdog
+        give."""
         pipes.close_child_ends()
         handlers = {
             pipes.stdout[0]: self._copy(0),
@@ -220,13 +221,13 @@ class _Session:
                 selector.register(descriptor, selectors.EVENT_READ)
             while handlers:
                 ready = selector.select(max(0.0, deadline_s - time.monotonic()))
-                if not ready:
-                    self.ended_as = "interrupted" if self.ended_as == "interrupted" else "watchdog"
-                    return
+                if time.monotonic() >= deadline_s:  # also while output floods in
+                    if self.ended_as != "died":
+                        return
+                    deadline_s = self._ask_to_stop("watchdog", pipes)
                 for key, _ in ready:
                     if key.fd == self.stop.descriptor:
-                        self.ended_as, deadline_s = "interrupted", time.monotonic() + _STOP_GRACE_S
-                        os.write(pipes.orders[1], b"stop\n")
+                        deadline_s = self._ask_to_stop("interrupted", pipes)
                         selector.unregister(key.fd)
                     elif data := os.read(key.fd, _PIPE_BYTES):
                         handlers[key.fd](data)
@@ -234,6 +235,13 @@ class _Session:
                         selector.unregister(key.fd)
                         del handlers[key.fd]
         process.wait()
+
+    def _ask_to_stop(self, ended_as: str, pipes: _Pipes) -> float:
+        """Have the command interrupted; returns until when it may take to keep what it has."""
+        self.ended_as = ended_as
+        with suppress(BrokenPipeError):  # the kernel is ending by itself
+            os.write(pipes.orders[1], b"stop\n")
+        return time.monotonic() + _STOP_GRACE_S
 
     def _copy(self, index: int) -> Callable[[bytes], None]:
         def write(data: bytes) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from subprocess import STDOUT
@@ -130,6 +130,7 @@ def _build(site: _Site, progress: Progress, jobs: int) -> Kernel:
     for warning in kernel.warnings:
         progress.say(f"warning: {warning}")
     _compile(site, progress, jobs)
+    kernel = replace(kernel, built=datetime.now(timezone.utc).isoformat(timespec="seconds"))
     _install(site, kernel)
     _sweep(site, progress)
     return kernel
@@ -203,6 +204,7 @@ def _configure(site: _Site, progress: Progress) -> dict[str, str]:
 
 
 def _record(site: _Site, config: dict[str, str]) -> Kernel:
+    """The kernel that this configuration makes, but for when it was built."""
     version = site.source.version
     rxe_namespaces = site.tree / "drivers/infiniband/sw/rxe/rxe_ns.c"  # its sockets per network namespace
     features = Features(
@@ -218,7 +220,7 @@ def _record(site: _Site, config: dict[str, str]) -> Kernel:
         warnings=kernels.warnings_for(version, features),
         missing=tuple(f"{symbol}={value}" for symbol, value in sorted(missing.items())),
         source=site.source.path.name,
-        built=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        built="",
         compiler=config.get("CONFIG_CC_VERSION_TEXT", "").strip('"'),
     )
 

@@ -282,9 +282,8 @@ class _Red:
     @staticmethod
     def encode(options: dict[str, Value]) -> bytes:
         flags = (_RED_ECN | _RED_NODROP) if options["ecn"] else 0
-        qopt = struct.pack(
-            "=IIIBBBB", int(options["limit_bytes"]), int(options["kmin_bytes"]), int(options["kmax_bytes"]), 0, 0, 0, 0
-        )
+        thresholds_bytes = (int(options[name]) + _RED_ABOVE_BYTES for name in ("kmin_bytes", "kmax_bytes"))
+        qopt = struct.pack("=IIIBBBB", int(options["limit_bytes"]), *thresholds_bytes, 0, 0, 0, 0)
         return nested(
             _TCA_OPTIONS,
             attribute(_RED_PARMS, qopt),
@@ -300,8 +299,8 @@ class _Red:
         flags = struct.unpack_from("=I", found[_RED_FLAGS])[0] if _RED_FLAGS in found else found[_RED_PARMS][15]
         pmax = struct.unpack("=I", found[_RED_MAX_P])[0] / 2**32
         return {
-            "kmin_bytes": kmin,
-            "kmax_bytes": kmax,
+            "kmin_bytes": kmin - _RED_ABOVE_BYTES,
+            "kmax_bytes": kmax - _RED_ABOVE_BYTES,
             "pmax": pmax,
             "limit_bytes": limit,
             "ecn": bool(flags & _RED_ECN),
@@ -317,6 +316,7 @@ _TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
 _TICK_NS = 64  # PSCHED_SHIFT 6: the kernel tells times in units of 64 ns
 _RED_PARMS, _RED_STAB, _RED_MAX_P, _RED_FLAGS = 1, 2, 3, 4
 _RED_ECN, _RED_NODROP = 1, 8
+_RED_ABOVE_BYTES = 1  # RED acts from its thresholds on (linux/red.h, red_cmp_thresh), DCTCP and DCQCN above theirs
 _PLUG_RELEASE_INDEFINITE, _PLUG_LIMIT = 2, 3
 _FORMATS: dict[str, type[_Format]] = {"netem": _Netem, "tbf": _Tbf, "prio": _Prio, "bfifo": _Bfifo, "plug": _Plug, "red": _Red}
 

@@ -14,7 +14,7 @@ from analysis.plots import draw_all
 from analysis.report import page, write_report
 from analysis.run import Run
 from analysis.style import look
-from analysis.summary import write_summary
+from analysis.summary import peers, write_summary
 from tests.unit.test_analysis_pcap import T0_NS, Capture
 from tests.unit.test_analysis_run import ROUND_US, make_run, measured
 
@@ -163,11 +163,18 @@ def test_a_run_alone_is_not_compared(tmp_path: Path) -> None:
 
 def test_a_cure_is_told_for_as_many_senders_only(tmp_path: Path) -> None:
     rounds = [{"start_ns": T0_NS, "end_ns": T0_NS + ROUND_US * 100, "bytes": 12_000}]
-    make_run(tmp_path / "run" / "cases" / "cured", {"label": "cured"}, {"rounds": rounds})
+    make_run(tmp_path / "run" / "cases" / "cured", {"label": "cured", "cc": "dctcp"}, {"rounds": rounds})
     make_run(tmp_path / "run" / "cases" / "more", {"label": "more", "senders": 4}, {"rounds": rounds})
     html = write_report(make_run(tmp_path / "run")).read_text()
     assert "The same rounds with cured: 20.1 ms, 10x faster." in html
     assert html.count("10x faster") == 2
+
+
+def test_cases_that_only_repeat_the_run_are_not_drawn_beside_it(tmp_path: Path) -> None:
+    make_run(tmp_path / "run" / "cases" / "again", {"label": "again", "seed": 2})
+    make_run(tmp_path / "run" / "cases" / "other", {"label": "other", "cc": "dctcp"})
+    run = make_run(tmp_path / "run")
+    assert [name for name, _ in peers(run)] == ["droptail (main)", "droptail (other)"]
 
 
 def test_nothing_from_a_run_directory_reaches_the_page_as_markup(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -388,6 +389,7 @@ def test_build_from_a_folder(cache: Path, recipe: Recipe, tree: Path) -> None:
     assert built.path == cache / "kernels" / f"7.3.4-{recipe.digest()}" / "linux"
     assert subprocess.run([built.path]).returncode == 0
     assert (built.features, built.warnings, built.missing) == (Features(True, True), (), ())
+    assert abs(datetime.fromisoformat(built.built).timestamp() - time.time()) < 60
     assert sorted(path.name for path in built.path.parent.iterdir()) == [
         "build.log",
         "config",

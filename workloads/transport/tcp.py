@@ -16,7 +16,7 @@ from topologies.namespaces import entered
 
 PORT = 5000
 FIRST_SOURCE_PORT = 20_000  # fixed, so that equal runs have equal packets
-_SEND_BUFFER_BYTES = 4 << 20
+_PAYLOAD_BYTES = 4 << 20
 # A receiver wakes for this much: a system call costs more than a packet.
 _WAKE_BYTES = 128 << 10
 _SCRATCH = bytearray(4 << 20)
@@ -103,7 +103,7 @@ def connect(fabric: Fabric, pairs: Sequence[tuple[str, str]]) -> list[TcpConnect
     """One established connection per (sender, receiver), in order. Raises OSError naming the pair that cannot
     connect."""
     payload = os.memfd_create("payload")
-    os.ftruncate(payload, _SEND_BUFFER_BYTES)
+    os.ftruncate(payload, _PAYLOAD_BYTES)
     listeners = {receiver: _listener(fabric, receiver) for receiver in dict.fromkeys(receiver for _, receiver in pairs)}
     try:
         return [
@@ -132,7 +132,6 @@ def _connect(
     fabric: Fabric, sender: str, receiver: str, listener: socket.socket, source_port: int, payload: int
 ) -> TcpConnection:
     sending = _socket_of(fabric, sender)
-    sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES // 2)  # the kernel doubles it
     sending.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sending.bind((fabric.nameToNode[sender].IP(), source_port))
     try:

@@ -1,0 +1,276 @@
+"""The figures that this project promises, measured now: `run_experiment bench [NAME...]`.
+
+Medians of several runs, with the least and the greatest; where two things are compared, both are measured in this call.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments import fast08, limits, rundir, screen
+from experiments.bench_ns3 import NOT_FOUND, find_ns3
+from experiments.bench_ns3 import measure as measure_ns3
+from experiments.catalog import plan
+from experiments.runner import Setting, Task, guest_environment, run_all, run_task
+from experiments.spec import Spec, parse
+from lab.boot import Job, Stop
+from lab.boot import run as boot
+from lab.kernel import Kernel
+from topologies.units import BadRequest, format_bytes, format_duration, format_rate
+
+_REPEATS = 5
+_MTU_PAYLOAD_BYTES = 1448
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One promised figure: what, the measured values, their unit, the promise in words, and whether the median keeps it."""
+
+    name: str
+    values: tuple[float, ...]
+    unit: str
+    promise: str
+    holds: Callable[[float], bool] | None = None
+
+    @property
+    def median(self) -> float:
+        """The value to quote."""
+        return statistics.median(self.values)
+
+    def row(self) -> list[str]:
+        """Cells for a person."""
+        kept = "-" if self.holds is None else "yes" if self.holds(self.median) else "NO"
+        spread = f"{min(self.values):,.4g} to {max(self.values):,.4g}" if len(self.values) > 1 else ""
+        return [self.name, f"{self.median:,.4g} {self.unit}", spread, self.promise, kept]
+
+
+def main(names: Sequence[str], kernel: Kernel) -> int:
+    """Run the named benches (default: all) and print their tables; exit status 1 when a promise is not kept."""
+    unknown = sorted(set(names) - set(_BENCHES))
+    if unknown:
+        raise BadRequest(f"bench: {', '.join(unknown)} unknown; allowed: {', '.join(_BENCHES)}")
+    broken = 0
+    for name in names or _BENCHES:
+        screen.say(f"bench: {name} ...")
+        figures = _BENCHES[name](kernel)
+        broken += sum(figure.holds is not None and not figure.holds(figure.median) for figure in figures)
+        columns = ("figure", "median", "least to greatest", "promise", "kept")
+        screen.table(name, columns, [figure.row() for figure in figures])
+    return 1 if broken else 0
+
+
+def bench_start(kernel: Kernel) -> list[Figure]:
+    """Boot to a program and down again; 64 hosts set up; a whole `incast` from prompt to report."""
+    boots = tuple(_boot_s(kernel, ("true",)) for _ in range(_REPEATS))
+    setups = tuple(_w(kernel, capture="off")["wall"]["setup_s"] for _ in range(_REPEATS))
+    return [
+        Figure("boot, run `true`, power off", boots, "s", "under 0.5 s", lambda value: value < 0.5),
+        Figure("65 hosts from boot to ready", setups, "s", "under 1 s", lambda value: value < 1),
+        Figure("`incast` from prompt to report", (_prompt_to_report_s(),), "s", "under 15 s", lambda value: value < 15),
+    ]
+
+
+def bench_packets(kernel: Kernel) -> list[Figure]:
+    """Data packets per second of wall time: W(64, 400 Gb/s, 600 KB, 256 KiB, 4 rounds, cubic), the port's whole stack."""
+    bare, captured = [], []
+    for _ in range(_REPEATS):
+        bare.append(_packets_per_s(_w(kernel, capture="off")))
+        captured.append(_packets_per_s(_w(kernel, capture="hot")))
+    figures = [
+        Figure("W, no capture", tuple(bare), "packets/s", "at least 200,000", lambda value: value >= 200_000),
+        Figure("W, hot port captured", tuple(captured), "packets/s", "at least 150,000", lambda value: value >= 150_000),
+    ]
+    return figures + _ns3_figures(statistics.median(bare))
+
+
+def _ns3_figures(ours: float) -> list[Figure]:
+    """The same work in ns-3 beside ours, where it is installed."""
+    python = find_ns3()
+    if python is None:
+        screen.say(f"bench: {NOT_FOUND}: no comparison")
+        return []
+    theirs = tuple(run["data_packets"] / run["wall_s"] for run in (measure_ns3(python) for _ in range(3)))
+    ratio = ours / statistics.median(theirs)
+    return [
+        Figure("W in ns-3", theirs, "packets/s", "for scale"),
+        Figure("ours over ns-3", (ratio,), "times", "for scale"),
+    ]
+
+
+def bench_rounds(kernel: Kernel) -> list[Figure]:
+    """How long the rounds of W are, over seeds: the collapse that the demonstration shows."""
+    seconds: list[float] = []
+    for seed in range(1, _REPEATS + 1):
+        seconds += _round_seconds(_w(kernel, capture="off", seed=seed))
+    ideal_s = 64 * 262_144 * 8 / 400e9
+    return [
+        Figure("rounds of W", tuple(value * 1e3 for value in seconds), "ms", "200 ms or more", lambda value: value >= 200),
+        Figure("ideal", (ideal_s * 1e3,), "ms", "payload over line rate"),
+        Figure(
+            "share of rounds of 200 ms or more", (sum(value >= 0.2 for value in seconds) / len(seconds),), "", "for scale"
+        ),
+    ]
+
+
+def bench_accuracy(kernel: Kernel) -> list[Figure]:
+    """Configured against measured: rate, delay, buffer."""
+    found = json.loads(_output(kernel, (sys.executable, "-m", "experiments.accuracy")))
+    figures = [
+        Figure(
+            f"rate at {format_rate(int(asked))}",
+            ((got / int(asked) - 1) * 100,),
+            "% off",
+            "within 1 %",
+            lambda value: abs(value) <= 1,
+        )
+        for asked, got in found["rates_bps"].items()
+    ]
+    figures += [
+        Figure(
+            f"one-way delay at {format_duration(int(asked))} a link",
+            (error,),
+            "ns off",
+            "within 10 ns",
+            lambda value: abs(value) <= 10,
+        )
+        for asked, error in found["delay_errors_ns"].items()
+    ]
+    for asked, (queued, frame) in found["buffers_bytes"].items():
+        name = f"first drop at a buffer of {format_bytes(int(asked))}: room left"
+        figures.append(Figure(name, (int(asked) - queued,), "bytes", "0 to one frame", _below(frame)))
+    return figures
+
+
+def _below(limit: float) -> Callable[[float], bool]:
+    return lambda value: 0 <= value < limit
+
+
+def bench_fast08(kernel: Kernel) -> list[Figure]:
+    """The curves of FAST 2008: paper, the same stack here, the modern default."""
+    goodput = _fast08_goodput(kernel)
+    rows = []
+    for buffer, published in fast08.PUBLISHED_MBPS.items():
+        for servers, paper in zip(fast08.SERVERS, published):
+            cells = [goodput[fast08.label(stack, buffer, servers)] for stack in fast08.STACKS]
+            rows.append([buffer, str(servers), str(paper), *(f"{value:.0f}" for value in cells), f"{cells[0] / paper:.2f}"])
+    columns = ("buffer", "servers", "paper Mb/s", *(f"{stack} Mb/s" for stack in fast08.STACKS), "newreno / paper")
+    screen.table("FAST 2008, goodput (Phanishayee et al., figure 2)", columns, rows)
+    return [_onsets(goodput), _collapsed_ratio(goodput)]
+
+
+def _fast08_goodput(kernel: Kernel) -> dict[str, float]:
+    """Case label -> goodput in Mb/s."""
+    with tempfile.TemporaryDirectory() as scratch:
+        asked = plan(fast08.EXPERIMENT, {})
+        tasks = [
+            Task(name, limits.resolve(spec), rundir.case_folder(Path(scratch), name), "fast08") for name, spec in asked.cases
+        ]
+        with screen.progress([task.label for task in tasks]) as note:
+            failures = run_all(tasks, _setting(kernel), Stop(), note)
+        if failures:
+            raise RuntimeError(failures[0])
+        return {task.label: _goodput_mbps(task.folder) for task in tasks}
+
+
+def _goodput_mbps(folder: Path) -> float:
+    rounds = json.loads((folder / "measured.json").read_text())["rounds"]
+    seconds = sum(each["end_ns"] - each["start_ns"] for each in rounds) / 1e9
+    return sum(each["bytes"] for each in rounds) * 8 / seconds / 1e6
+
+
+def _onset(curve: Sequence[float]) -> int:
+    """Index of the first number of servers at which goodput is below half of the link; the number of points when none is."""
+    return next((index for index, value in enumerate(curve) if value < 500), len(curve))
+
+
+def _curve(goodput: dict[str, float], buffer: str) -> list[float]:
+    return [goodput[fast08.label("newreno", buffer, servers)] for servers in fast08.SERVERS]
+
+
+def _onsets(goodput: dict[str, float]) -> Figure:
+    shifts = [
+        _onset(_curve(goodput, buffer)) - _onset(published) for buffer, published in fast08.PUBLISHED_MBPS.items()
+    ]
+    worst = max(shifts, key=abs)
+    return Figure(
+        "onset of collapse, farthest from the paper", (worst,), "steps of N", "the same N or the next", lambda value: value in (0, 1)
+    )
+
+
+def _collapsed_ratio(goodput: dict[str, float]) -> Figure:
+    """The farthest factor between paper and measurement over the points that are collapsed in both."""
+    factors = []
+    for buffer, published in fast08.PUBLISHED_MBPS.items():
+        for ours, paper in zip(_curve(goodput, buffer), published):
+            if ours < 500 and paper < 500:
+                factors.append(max(ours / paper, paper / ours))
+    return Figure("collapsed points, farthest factor from the paper", (max(factors),), "times", "within 2", lambda value: value <= 2)
+
+
+def _setting(kernel: Kernel) -> Setting:
+    return Setting(kernel, "virtual", ("./run_experiment", "bench"))
+
+
+def _w(kernel: Kernel, **changes: Any) -> dict[str, Any]:
+    """One run of W; its provenance and what it measured."""
+    spec = limits.resolve(parse({"telemetry": "off", **changes}, Spec()))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        run_task(Task("W", spec, folder, "bench"), _setting(kernel), Stop())
+        provenance = json.loads((folder / "provenance.json").read_text())
+        measured = json.loads((folder / "measured.json").read_text())
+    return {"wall": provenance["wall"], "rounds": measured["rounds"], "spec": spec}
+
+
+def _round_seconds(run: dict[str, Any]) -> list[float]:
+    return [(each["end_ns"] - each["start_ns"]) / 1e9 for each in run["rounds"]]
+
+
+def _packets_per_s(run: dict[str, Any]) -> float:
+    spec = run["spec"]
+    packets = spec.senders * spec.rounds * -(-spec.sru_bytes // _MTU_PAYLOAD_BYTES)
+    return float(packets / run["wall"]["rounds_s"])
+
+
+def _boot_s(kernel: Kernel, argv: tuple[str, ...]) -> float:
+    began_s = time.monotonic()
+    _output(kernel, argv)
+    return time.monotonic() - began_s
+
+
+def _output(kernel: Kernel, argv: tuple[str, ...]) -> str:
+    """Standard output of a command in the lab; raises RuntimeError with its last words when it fails."""
+    output, errors = io.BytesIO(), io.BytesIO()
+    with tempfile.TemporaryDirectory() as scratch:
+        job = Job(argv=argv, results=Path(scratch), env=guest_environment(), cwd=rundir.ROOT, memory_bytes=1 << 30, watchdog_s=120)
+        outcome = boot(kernel.path, job, stdout=output, stderr=errors)
+    if outcome.status:
+        raise RuntimeError(f"{argv[-1]}: {outcome.ended_as}: {errors.getvalue().decode(errors='replace').strip()[-200:]}")
+    return output.getvalue().decode()
+
+
+def _prompt_to_report_s() -> float:
+    with tempfile.TemporaryDirectory() as scratch:
+        began_s = time.monotonic()
+        words = [sys.executable, str(rundir.ROOT / "run_experiment"), "incast", "--out", str(Path(scratch, "run"))]
+        subprocess.run(words, check=True, capture_output=True)
+        return time.monotonic() - began_s
+
+
+_BENCHES: dict[str, Callable[[Kernel], list[Figure]]] = {
+    "start": bench_start,
+    "packets": bench_packets,
+    "rounds": bench_rounds,
+    "accuracy": bench_accuracy,
+    "fast08": bench_fast08,
+}

@@ -1,0 +1,1 @@
+"""The tests; a package, so that lab tests can start parts of themselves inside the lab."""
