@@ -88,7 +88,9 @@ def bench_packets(kernel: Kernel) -> list[Figure]:
         captured.append(_packets_per_s(_w(kernel, capture="hot")))
     figures = [
         Figure("W, no capture", tuple(bare), "packets/s", "at least 200,000", lambda value: value >= 200_000),
-        Figure("W, hot port captured", tuple(captured), "packets/s", "at least 150,000", lambda value: value >= 150_000),
+        Figure(
+            "W, hot port captured", tuple(captured), "packets/s", "at least 150,000", lambda value: value >= 150_000
+        ),
     ]
     return figures + _ns3_figures(statistics.median(bare))
 
@@ -114,10 +116,15 @@ def bench_rounds(kernel: Kernel) -> list[Figure]:
         seconds += _round_seconds(_w(kernel, capture="off", seed=seed))
     ideal_s = 64 * 262_144 * 8 / 400e9
     return [
-        Figure("rounds of W", tuple(value * 1e3 for value in seconds), "ms", "200 ms or more", lambda value: value >= 200),
+        Figure(
+            "rounds of W", tuple(value * 1e3 for value in seconds), "ms", "200 ms or more", lambda value: value >= 200
+        ),
         Figure("ideal", (ideal_s * 1e3,), "ms", "payload over line rate"),
         Figure(
-            "share of rounds of 200 ms or more", (sum(value >= 0.2 for value in seconds) / len(seconds),), "", "for scale"
+            "share of rounds of 200 ms or more",
+            (sum(value >= 0.2 for value in seconds) / len(seconds),),
+            "",
+            "for scale",
         ),
     ]
 
@@ -162,10 +169,12 @@ def bench_fast08(kernel: Kernel) -> list[Figure]:
     for buffer, published in fast08.PUBLISHED_MBPS.items():
         for servers, paper in zip(fast08.SERVERS, published):
             cells = [goodput[fast08.label(stack, buffer, servers)] for stack in fast08.STACKS]
-            rows.append([buffer, str(servers), str(paper), *(f"{value:.0f}" for value in cells), f"{cells[0] / paper:.2f}"])
+            rows.append(
+                [buffer, str(servers), str(paper), *(f"{value:.0f}" for value in cells), f"{cells[0] / paper:.2f}"]
+            )
     columns = ("buffer", "servers", "paper Mb/s", *(f"{stack} Mb/s" for stack in fast08.STACKS), "newreno / paper")
     screen.table("FAST 2008, goodput (Phanishayee et al., figure 2)", columns, rows)
-    return [_onsets(goodput), _collapsed_ratio(goodput)]
+    return _fast08_figures(goodput)
 
 
 def _fast08_goodput(kernel: Kernel) -> dict[str, float]:
@@ -173,7 +182,8 @@ def _fast08_goodput(kernel: Kernel) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as scratch:
         asked = plan(fast08.EXPERIMENT, {})
         tasks = [
-            Task(name, limits.resolve(spec), rundir.case_folder(Path(scratch), name), "fast08") for name, spec in asked.cases
+            Task(name, limits.resolve(spec), rundir.case_folder(Path(scratch), name), "fast08")
+            for name, spec in asked.cases
         ]
         with screen.progress([task.label for task in tasks]) as note:
             failures = run_all(tasks, _setting(kernel), Stop(), note)
@@ -189,32 +199,26 @@ def _goodput_mbps(folder: Path) -> float:
 
 
 def _onset(curve: Sequence[float]) -> int:
-    """Index of the first number of servers at which goodput is below half of the link; the number of points when none is."""
+    """Index of the first number of servers with less than half of the link; the number of points when there is none."""
     return next((index for index, value in enumerate(curve) if value < 500), len(curve))
 
 
-def _curve(goodput: dict[str, float], buffer: str) -> list[float]:
-    return [goodput[fast08.label("newreno", buffer, servers)] for servers in fast08.SERVERS]
-
-
-def _onsets(goodput: dict[str, float]) -> Figure:
-    shifts = [
-        _onset(_curve(goodput, buffer)) - _onset(published) for buffer, published in fast08.PUBLISHED_MBPS.items()
-    ]
-    worst = max(shifts, key=abs)
-    return Figure(
-        "onset of collapse, farthest from the paper", (worst,), "steps of N", "the same N or the next", lambda value: value in (0, 1)
-    )
-
-
-def _collapsed_ratio(goodput: dict[str, float]) -> Figure:
-    """The farthest factor between paper and measurement over the points that are collapsed in both."""
-    factors = []
-    for buffer, published in fast08.PUBLISHED_MBPS.items():
-        for ours, paper in zip(_curve(goodput, buffer), published):
-            if ours < 500 and paper < 500:
-                factors.append(max(ours / paper, paper / ours))
-    return Figure("collapsed points, farthest factor from the paper", (max(factors),), "times", "within 2", lambda value: value <= 2)
+def _fast08_figures(goodput: dict[str, float]) -> list[Figure]:
+    """Onset and collapsed points against the paper, per buffer, and against its plain Reno at 64 KB."""
+    curves = [(f"NewReno {buffer}", buffer, published) for buffer, published in fast08.PUBLISHED_MBPS.items()]
+    curves.append(("Reno 64KB", "64KB", fast08.PUBLISHED_RENO_MBPS))
+    figures = []
+    for name, buffer, published in curves:
+        ours = [goodput[fast08.label("newreno", buffer, servers)] for servers in fast08.SERVERS]
+        shift = _onset(ours) - _onset(published)
+        figures.append(
+            Figure(f"{name}: onset, ours minus paper", (shift,), "steps of N", "0 or 1", lambda value: value in (0, 1))
+        )
+        factors = [max(a / b, b / a) for a, b in zip(ours, published) if a < 500 and b < 500]
+        figures.append(
+            Figure(f"{name}: collapsed points, factor", tuple(factors), "times", "within 2", lambda value: value <= 2)
+        )
+    return figures
 
 
 def _setting(kernel: Kernel) -> Setting:
@@ -252,10 +256,19 @@ def _output(kernel: Kernel, argv: tuple[str, ...]) -> str:
     """Standard output of a command in the lab; raises RuntimeError with its last words when it fails."""
     output, errors = io.BytesIO(), io.BytesIO()
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(argv=argv, results=Path(scratch), env=guest_environment(), cwd=rundir.ROOT, memory_bytes=1 << 30, watchdog_s=120)
+        job = Job(
+            argv=argv,
+            results=Path(scratch),
+            env=guest_environment(),
+            cwd=rundir.ROOT,
+            memory_bytes=1 << 30,
+            watchdog_s=120,
+        )
         outcome = boot(kernel.path, job, stdout=output, stderr=errors)
     if outcome.status:
-        raise RuntimeError(f"{argv[-1]}: {outcome.ended_as}: {errors.getvalue().decode(errors='replace').strip()[-200:]}")
+        raise RuntimeError(
+            f"{argv[-1]}: {outcome.ended_as}: {errors.getvalue().decode(errors='replace').strip()[-200:]}"
+        )
     return output.getvalue().decode()
 
 

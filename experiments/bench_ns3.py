@@ -9,7 +9,6 @@ quick acknowledgements, so that a lone segment after a timeout also waits for th
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import json
 import os
@@ -18,7 +17,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 PYTHON_VARIABLE = "FABRICLAB_NS3_PYTHON"
@@ -44,11 +42,6 @@ _DEFAULTS = {
 }
 
 _MODEL = r"""
-#include "ns3/core-module.h"
-#include "ns3/internet-module.h"
-#include "ns3/network-module.h"
-#include "ns3/point-to-point-module.h"
-#pragma cling optimize(3)
 namespace fabriclab {
 using namespace ns3;
 
@@ -56,40 +49,33 @@ using namespace ns3;
 bool HasLogging() {
   std::ostringstream log;
   auto usual = std::clog.rdbuf(log.rdbuf());
-  LogComponentEnable("Node", LOG_LEVEL_ALL);
-  CreateObject<Node>();
-  LogComponentDisable("Node", LOG_LEVEL_ALL);
+  LogComponentEnable("Simulator", LOG_LEVEL_ALL);
+  Simulator::Stop();
+  LogComponentDisable("Simulator", LOG_LEVEL_ALL);
   std::clog.rdbuf(usual);
   return !log.str().empty();
 }
 
 // Host 0 receives. The switch is no IP router but a table of ports: nothing in ns-3 forwards with less work.
-class Incast {
- public:
-  std::vector<double> rounds_s;
-
+struct Incast {
   Incast(uint32_t senders, uint32_t sruBytes, uint32_t bufferBytes, std::vector<int> startsNs)
       : m_senders(senders), m_sruBytes(sruBytes), m_startsNs(startsNs), m_switch(CreateObject<Node>()) {
     NodeContainer hosts(senders + 1);
-    InternetStackHelper stack;
-    stack.SetIpv6StackInstall(false);
-    stack.Install(hosts);
+    InternetStackHelper().Install(hosts);
     for (uint32_t i = 0; i <= senders; ++i) Attach(hosts.Get(i), i);
     m_ports[0]->GetQueue()->SetMaxSize(QueueSize(QueueSizeUnit::BYTES, bufferBytes));
+    InetSocketAddress receiver(AddressOf(0), 5001);
     m_listener = Socket::CreateSocket(hosts.Get(0), TcpSocketFactory::GetTypeId());
-    m_listener->Bind(InetSocketAddress(Ipv4Address::GetAny(), PORT));
+    m_listener->Bind(receiver);
     m_listener->Listen();
-    m_listener->SetAcceptCallback(MakeNullCallback<bool, Ptr<Socket>, const Address&>(),
-                                  MakeCallback(&Incast::Accepted, this));
+    m_listener->SetAcceptCallback({}, MakeCallback(&Incast::Accepted, this));
     for (uint32_t i = 1; i <= senders; ++i) {
       m_sending.push_back(Socket::CreateSocket(hosts.Get(i), TcpSocketFactory::GetTypeId()));
       m_sending.back()->Bind();
-      m_sending.back()->Connect(InetSocketAddress(AddressOf(0), PORT));
+      m_sending.back()->Connect(receiver);
     }
   }
 
- private:
-  static constexpr uint16_t PORT = 5001;
   static Ipv4Address AddressOf(uint32_t host) { return Ipv4Address(0x0a000001 + host); }
 
   // No queue disc: without one the traffic-control layer hands packets straight to the device.
@@ -107,7 +93,6 @@ class Incast {
   static Ptr<PointToPointNetDevice> Device(Ptr<Node> node, Ptr<PointToPointChannel> link) {
     auto device = CreateObject<PointToPointNetDevice>();
     device->SetQueue(CreateObject<DropTailQueue<Packet>>());
-    device->SetAddress(Mac48Address::Allocate());
     node->AddDevice(device);
     device->Attach(link);
     return device;
@@ -122,8 +107,7 @@ class Incast {
 
   void Accepted(Ptr<Socket> socket, const Address&) {
     socket->SetRecvCallback(MakeCallback(&Incast::Received, this));
-    m_receiving.push_back(socket);
-    if (m_receiving.size() == m_senders) NextRound();
+    if (++m_accepted == m_senders) NextRound();
   }
 
   void NextRound() {
@@ -144,12 +128,14 @@ class Incast {
     else Simulator::Stop();
   }
 
+  std::vector<double> rounds_s;
   const uint32_t m_senders, m_sruBytes;
+  uint32_t m_accepted = 0;
   const std::vector<int> m_startsNs;
   Ptr<Node> m_switch;
   std::vector<Ptr<PointToPointNetDevice>> m_ports;
   Ptr<Socket> m_listener;
-  std::vector<Ptr<Socket>> m_sending, m_receiving;
+  std::vector<Ptr<Socket>> m_sending;
   Time m_begin;
   int64_t m_missingBytes = 0;
 };
@@ -169,15 +155,16 @@ def find_ns3(environ: Mapping[str, str] = os.environ) -> str | None:
 
 def measure(python: str, timeout_s: float = 180.0) -> dict[str, Any]:
     """One run in a process of its own: rounds_s, data_packets, wall_s, version; RuntimeError, one line, if it fails."""
-    command = [python, str(Path(__file__).resolve())]
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+        ran = subprocess.run([python, __file__], capture_output=True, text=True, timeout=timeout_s)
+        if ran.returncode != 0:
+            said = ran.stderr.strip() or f"exit status {ran.returncode}"
+            raise RuntimeError(f"ns-3 ({python}) failed: {said.splitlines()[-1]}")
+        return dict(json.loads(ran.stdout))
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"ns-3 ({python}) did not finish within {timeout_s:g} s") from None
-    if ran.returncode != 0:
-        raise RuntimeError(f"ns-3 ({python}) failed: {(ran.stderr.strip() or str(ran.returncode)).splitlines()[-1]}")
-    result: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    return result
+    except ValueError:
+        raise RuntimeError(f"ns-3 ({python}) printed no result") from None
 
 
 def starts_ns() -> list[int]:

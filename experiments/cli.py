@@ -24,6 +24,7 @@ from experiments import limits, rundir, screen
 from experiments.catalog import Experiment, Plan, catalog, find, plan
 from experiments.spec import Spec, parse
 from lab.boot import Stop
+from lab.cache import own_cache
 from topologies.units import BadRequest
 
 _COMMANDS = ("list", "check", "run", "shell", "report", "kernel", "bench")
@@ -266,6 +267,7 @@ def _run_all(
 
 def _conclude(folder: Path, as_json: bool, title: str) -> None:
     """Summary, figures and report of a finished run directory; the results to stdout."""
+    os.environ.setdefault("MPLCONFIGDIR", str(own_cache() / "matplotlib"))  # else Matplotlib writes to the user's home
     from analysis.report import write_report
     from analysis.run import Run
     from analysis.summary import write_summary

@@ -20,6 +20,8 @@ PUBLISHED_MBPS: Mapping[str, tuple[int, ...]] = {
     "128KB": (986, 993, 175, 242, 304),
     "256KB": (986, 993, 997, 307, 370),
 }
+# The same for plain Reno at 64 KB: Linux without SACK is nearest to it, for its NewReno cannot find a lost retransmission.
+PUBLISHED_RENO_MBPS = (976, 78, 81, 102, 131)
 STACKS: Mapping[str, Mapping[str, Any]] = {
     "newreno": {"cc": "reno", "sack": "off", "tlp": "off", "rack": "off"},
     "modern": {"cc": "cubic", "sack": "on", "tlp": "on", "rack": "on"},

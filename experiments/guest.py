@@ -69,7 +69,8 @@ def run(spec: Spec, folder: Path) -> None:
         tell("phase", name="built", openvswitch=fabric.openvswitch.version())
         captures = stack.enter_context(_captures(spec, fabric, folder))
         measured["capture"] = captures.losses
-        connections = tcp.connect(fabric, [(f"h{number}", RECEIVER) for number in range(2, spec.hosts + 1)])
+        pairs = [(f"h{number}", RECEIVER) for number in range(2, spec.hosts + 1)]
+        connections = tcp.connect(fabric, pairs)
         if spec.telemetry:
             stack.enter_context(_sampler(spec, fabric, folder))
         before = counters.read(fabric.namespaces)
@@ -83,7 +84,7 @@ def run(spec: Spec, folder: Path) -> None:
 
 def _packets(spec: Spec) -> int:
     """Full-size data packets that the workload needs at least (MSS with timestamps)."""
-    return spec.senders * spec.rounds * -(-spec.sru_bytes // (spec.mtu_bytes - 52))
+    return spec.senders * spec.rounds * -(-spec.sru_bytes // limits.segment_bytes(spec))
 
 
 def _note(measured: dict[str, Any], done: incast.Round) -> None:

@@ -20,6 +20,7 @@ _HOST_BYTES = 2 << 20
 _CAPTURE_BYTES = 12 << 20
 _CAPTURED_PACKET_BYTES = 116
 _SEND_BUFFER_BYTES = 4 << 20
+_TCP_IP_HEADER_BYTES = 52
 _SKB_OVERHEAD = 3  # kernel memory per payload byte in flight: sender's copy, receiver's, and their headers
 
 
@@ -110,6 +111,11 @@ def switch_profile(spec: Spec) -> SwitchProfile:
 def host_profile(spec: Spec) -> HostProfile:
     """Every host of the fabric; ECN is negotiated where the switch marks."""
     return HostProfile(spec.cc, spec.rto_min_ns, spec.sack, spec.tlp, spec.rack, ecn=spec.queue == "dctcp")
+
+
+def segment_bytes(spec: Spec) -> int:
+    """Payload of a full TCP segment with the timestamp option."""
+    return spec.mtu_bytes - _TCP_IP_HEADER_BYTES
 
 
 def memory_bytes(spec: Spec) -> int:

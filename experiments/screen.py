@@ -23,7 +23,7 @@ def _out() -> Console:
 def progress(labels: Sequence[str]) -> Iterator[Callable[[str, Mapping[str, Any]], None]]:
     """A bar over all runs; yields the function to call with (label, event)."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(f"{len(labels)} run{'s' if len(labels) > 1 else ''}", total=len(labels))
 
         def note(label: str, event: Mapping[str, Any]) -> None:

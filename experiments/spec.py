@@ -147,7 +147,9 @@ class Spec:
         "all",
         "packet captures: none, the hot port, or the hot port and every sender",
     )
-    telemetry: bool = _key("telemetry", SWITCH, "on", "samples of the hot port's queue, one a microsecond while it is busy")
+    telemetry: bool = _key(
+        "telemetry", SWITCH, "on", "samples of the hot port's queue, one a microsecond while it is busy"
+    )
     seed: int = _key("seed", NUMBER, "1", "all randomness of the run")
 
     @property

@@ -12,6 +12,7 @@ import ctypes
 import fcntl
 import json
 import os
+import random
 import selectors
 import shutil
 import signal
@@ -326,18 +327,31 @@ def _control_folder() -> Iterator[Path]:
 def _core() -> Iterator[int]:
     """A processor core for one lab: one that no other lab of this user holds, else any. A lab is five times
     slower when it wanders."""
-    folder = own_cache() / "cores"
-    folder.mkdir(parents=True, exist_ok=True)
     cores = sorted(os.sched_getaffinity(0), reverse=True)
     for core in cores:
-        with open(folder / str(core), "w") as lock:
+        lock = _claim(own_cache() / "cores" / str(core))
+        if lock is not None:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            yield core
+                yield core
+            finally:
+                os.close(lock)
             return
-    yield cores[os.getpid() % len(cores)]
+    yield random.choice(cores)
+
+
+def _claim(path: Path) -> int | None:
+    """A descriptor that holds the lock of a core; None when another lab has it, or when no lock can be kept there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
 
 
 @contextmanager

@@ -318,7 +318,14 @@ _RED_PARMS, _RED_STAB, _RED_MAX_P, _RED_FLAGS = 1, 2, 3, 4
 _RED_ECN, _RED_NODROP = 1, 8
 _RED_ABOVE_BYTES = 1  # RED acts from its thresholds on (linux/red.h, red_cmp_thresh), DCTCP and DCQCN above theirs
 _PLUG_RELEASE_INDEFINITE, _PLUG_LIMIT = 2, 3
-_FORMATS: dict[str, type[_Format]] = {"netem": _Netem, "tbf": _Tbf, "prio": _Prio, "bfifo": _Bfifo, "plug": _Plug, "red": _Red}
+_FORMATS: dict[str, type[_Format]] = {
+    "netem": _Netem,
+    "tbf": _Tbf,
+    "prio": _Prio,
+    "bfifo": _Bfifo,
+    "plug": _Plug,
+    "red": _Red,
+}
 
 
 def read(netlink: Netlink, ifindex: int) -> list[Qdisc]:

@@ -57,7 +57,7 @@ def _output(*words: str) -> str:
 def classes(keys: Mapping[str, Any], dscps: Sequence[int]) -> list[dict[str, int]]:
     """How many packets each qdisc of the hot port passed on, per DSCP: ten datagrams each."""
     with fabric_of(keys) as (_, fabric):
-        (sending,) = _datagram_sockets(fabric, ["h2"])
+        (sending,) = _datagram_sockets(fabric, ["h2"], _QUIET_S)
         seen = []
         for dscp in dscps:
             sending.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
@@ -79,17 +79,18 @@ def bursts(keys: Mapping[str, Any], folder: str, sizes: Sequence[int], stagger_n
     Sender h<i> begins (i - 2) x stagger_ns after h2. With `gap_s` a sender waits that long after each frame. Tells
     when each frame was handed over and the hot port's counters.
     """
-    with fabric_of(keys) as (_, fabric):
+    with fabric_of(keys) as (spec, fabric):
+        quiet_s = _QUIET_S + 4 * spec.rtt_ns / 1e9
         senders = [host.name for host in fabric.hosts[1:]]
         points = [Point(f"{host.name}-eth0", "eth0", tuple(host.enter_command()), 32 << 10) for host in fabric.hosts]
-        sockets = _datagram_sockets(fabric, senders)
+        sockets = _datagram_sockets(fabric, senders, quiet_s)
         with Capture([Point("leaf1-eth1", "leaf1-eth1", (), 64 << 10), *points], Path(folder)) as capture:
             begin_ns = time.time_ns() + 1_000_000
             sent_ns = [
                 _send(sending, number, begin_ns + index * stagger_ns, sizes, gap_s)
                 for index, (number, sending) in enumerate(zip(range(2, 2 + len(senders)), sockets))
             ]
-            time.sleep(_QUIET_S)
+            time.sleep(quiet_s)
         ports = fabric.port_qdiscs()
         return {
             "sent_ns": sent_ns,
@@ -115,7 +116,7 @@ def _sleep_until(deadline_ns: int) -> None:
         time.sleep(left_ns / 1e9)
 
 
-def _datagram_sockets(fabric: Fabric, senders: Sequence[str]) -> list[socket.socket]:
+def _datagram_sockets(fabric: Fabric, senders: Sequence[str], quiet_s: float) -> list[socket.socket]:
     """One per sender, connected to a sink on h1, ARP and flow tables warm."""
     with entered(fabric.namespaces["h1"]):
         sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -130,7 +131,7 @@ def _datagram_sockets(fabric: Fabric, senders: Sequence[str]) -> list[socket.soc
         sending.connect((fabric["h1"].IP(), _SINK_PORT))
         sending.send(bytes(8))
         sockets.append(sending)
-    time.sleep(_QUIET_S)
+    time.sleep(quiet_s)
     return sockets
 
 

@@ -325,7 +325,7 @@ def test_a_full_disk_is_said_before_unpacking(
 ) -> None:
     usage = shutil.disk_usage("/")._replace(free=1_200_000_000)
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: usage)
-    with pytest.raises(KernelBuildError, match=r"takes 2.5 GB in .*/build, only 1.2 GB are free"):
+    with pytest.raises(KernelBuildError, match=r"takes 1.6 GB in .*/build, only 1.2 GB are free"):
         build_kernel(tree, Watcher(), recipe=recipe)
     assert [path.name for path in (cache / "build").iterdir()] == ["lock"]
 
