@@ -2,7 +2,7 @@
 
 The bench calls `find_ns3` and `measure`. As a program, under a Python that can import `ns` (`pip install ns3`),
 it runs the workload once and prints one JSON line; the whole model is C++, compiled in the process by cppyy, so
-that no Python runs between events. Deviations from our lab: the 500 ns of the switch are spread over the links;
+that no Python runs between events. Deviations from our lab: the delay of the switch is spread over the links;
 frames carry ns-3's 2-byte PPP header instead of Ethernet's 14; ns-3's TCP has neither RACK nor TLP nor Linux's
 quick acknowledgements, so that a lone segment after a timeout also waits for the delayed-ACK timer.
 """
@@ -28,7 +28,7 @@ _HAS_NS3 = "import sys; from importlib.util import find_spec as f; sys.exit(not 
 
 _DEFAULTS = {
     "PointToPointNetDevice::DataRate": "400Gbps",
-    "PointToPointChannel::Delay": "1250ns",  # 1 us of the link and half of the switch's 500 ns
+    "PointToPointChannel::Delay": "700ns",  # 500 ns of the link and half of the switch's 400 ns
     "DropTailQueue<Packet>::MaxSize": "1000000000B",  # of every queue but the hot port's
     "TcpL4Protocol::SocketType": "ns3::TcpCubic",
     "TcpSocket::SegmentSize": str(MSS_BYTES),

@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -221,13 +221,24 @@ def stopping() -> Iterator[Stop]:
         screen.say("stopping: what was measured is kept (once more to drop it)")
         stop.request()
 
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    with _handling((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), handle):
+        yield stop
+
+
+@contextmanager
+def _handling(signals: Sequence[int], handle: Callable[[int, Any], None]) -> Iterator[None]:
+    """`handle` is called for these signals while the block runs."""
     before = [signal.signal(number, handle) for number in signals]
     try:
-        yield stop
+        yield
     finally:
         for number, handler in zip(signals, before):
             signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: Any) -> NoReturn:
+    """End as Ctrl-C does, so that what the process holds (a terminal) is given back."""
+    raise KeyboardInterrupt
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -301,7 +312,8 @@ def _shell(arguments: argparse.Namespace) -> int:
     kernel = _kernel()
     folder = rundir.create(arguments.out, "shell")
     try:
-        return open_shell(spec, kernel, arguments.clock, folder)
+        with _handling((signal.SIGTERM, signal.SIGHUP), _interrupt):
+            return open_shell(spec, kernel, arguments.clock, folder)
     finally:
         rundir.hand_over(folder)
 

@@ -364,7 +364,8 @@ def _raw_terminal(interactive: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 def memory_folder(memory_bytes: int) -> Path:

@@ -6,11 +6,14 @@ import ctypes
 import fcntl
 import socket
 import struct
+import time
 from collections.abc import Iterable
 
 from topologies.profiles import HostProfile
 
 _SIOCETHTOOL = 0x8946
+_SIOCGIFFLAGS, _IFF_RUNNING = 0x8913, 0x40
+_CARRIER_POLL_S = 0.02
 _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x1F, 0x24, 0x2C
 # Room for any window of the lab's bandwidth-delay products; the socket's own limits still apply.
 _TCP_BUFFER = "4096 1048576 67108864"
@@ -60,3 +63,19 @@ def offloads_off(interfaces: Iterable[str]) -> None:
             for command in (_ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO):
                 value = ctypes.create_string_buffer(struct.pack("=II", command, 0))
                 fcntl.ioctl(control, _SIOCETHTOOL, struct.pack("16sP16x", interface.encode(), ctypes.addressof(value)))
+
+
+def await_carriers(interfaces: Iterable[str], deadline_s: float) -> None:
+    """Wait until each interface of the current namespace is running (netdevice(7)); raises RuntimeError naming one that
+    is not at `deadline_s` of the monotonic clock."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for interface in interfaces:
+            while not _flags(control, interface) & _IFF_RUNNING:
+                if time.monotonic() > deadline_s:
+                    raise RuntimeError(f"{interface} has no carrier")
+                time.sleep(_CARRIER_POLL_S)
+
+
+def _flags(control: socket.socket, interface: str) -> int:
+    answer = fcntl.ioctl(control, _SIOCGIFFLAGS, struct.pack("16sH22x", interface.encode(), 0))
+    return int(struct.unpack_from("=H", answer, 16)[0])

@@ -140,7 +140,7 @@ def reach(keys: Mapping[str, Any]) -> dict[str, Any]:
     with fabric_of(keys) as (spec, fabric):
         pairs = [(f"h{number}", "h1") for number in range(2, spec.hosts + 1)]
         connections = tcp.connect(fabric, pairs)
-        sent = [connection.send(1000) for connection in connections]
+        sent = [connection.send(100) for connection in connections]
         time.sleep(_QUIET_S)
         received = [connection.receive() for connection in connections]
         described = [connection.describe() for connection in connections]

@@ -18,7 +18,7 @@ PORT = 5000
 FIRST_SOURCE_PORT = 20_000  # fixed, so that equal runs have equal packets
 _PAYLOAD_BYTES = 4 << 20
 # A receiver wakes for this much: a system call costs more than a packet.
-_WAKE_BYTES = 128 << 10
+_WAKE_BYTES = 256 << 10
 _SCRATCH = bytearray(4 << 20)
 _TCP_INFO_U32 = {
     "rto_us": 8,
