@@ -74,8 +74,10 @@ class QueueSampler:
             tap.setblocking(False)
             probe = Probe(self._ifindex, self._handle)
             os.close(tell)
-            descriptors = [tap.fileno(), stop]
-            while stop not in select.select(descriptors, [], [])[0]:
+            waiter = select.poll()  # select() knows no descriptor above 1,023, and a fabric has many open
+            for descriptor in (tap.fileno(), stop):
+                waiter.register(descriptor, select.POLLIN)
+            while stop not in (descriptor for descriptor, _ in waiter.poll()):
                 _accept(tap, False)
                 _sample_while_busy(probe, samples)
                 _accept(tap, True)

@@ -269,7 +269,7 @@ def _run_all(
         failures = run_all(tasks, setting, stop, note)
     for line in failures:
         screen.say(f"run_experiment: {line}")
-    if (folder / "measured.json").exists():
+    if rundir.has_rounds(folder):
         _conclude(folder, arguments.json, asked.experiment.question)
     if stop.requested:
         return _INTERRUPTED

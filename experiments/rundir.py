@@ -60,6 +60,12 @@ def case_folder(folder: Path, label: str) -> Path:
     return found
 
 
+def has_rounds(folder: Path) -> bool:
+    """Whether the run in `folder` came far enough to be summarised."""
+    measured = folder / "measured.json"
+    return measured.exists() and bool(json.loads(measured.read_text())["rounds"])
+
+
 def hand_over(folder: Path) -> None:
     """Under sudo, give everything in `folder` (and results/ above it) to the user who called sudo."""
     if os.geteuid() or "SUDO_UID" not in os.environ:

@@ -7,6 +7,7 @@ BadRequest.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import Field as DataclassField
 from dataclasses import dataclass, field, fields, replace
@@ -35,13 +36,13 @@ class Kind:
     allowed: str
 
 
+_WHOLE = re.compile(r"-?[0-9]{1,40}")
+
+
 def _whole(value: Any, name: str) -> int:
-    try:
-        if isinstance(value, (bool, float)):
-            raise ValueError
-        return int(value)
-    except (TypeError, ValueError):
-        raise BadRequest(f"{name}: {value!r} is not a whole number") from None
+    if isinstance(value, (bool, float)) or not _WHOLE.fullmatch(str(value)):
+        raise BadRequest(f"{name}: {value!r} is not understood; allowed: a whole number")
+    return int(value)
 
 
 def _switch(value: Any, name: str) -> bool:

@@ -119,7 +119,6 @@ def _job_document(job: Job) -> dict[str, Any]:
         "env": job.env,
         "cwd": str(job.cwd),
         "results": str(job.results.resolve()),
-        "clock": job.clock,
         "interactive": job.interactive,
     }
 

@@ -18,7 +18,6 @@ import socket
 import struct
 import sys
 import termios
-import time
 import tty
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,6 @@ _MNT_DETACH = 2
 _POWER_OFF = 0x4321FEDC
 _SYS_PIVOT_ROOT = 155  # x86-64, the only architecture of User-Mode Linux
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
-# Open vSwitch does not forward while the monotonic clock is near zero; in virtual time waiting is free.
-_SETTLE_S = 100
 
 
 def _mount(kind: str, target: str, data: str = "") -> None:
@@ -60,9 +57,8 @@ def make_root(results: str) -> None:
     _LIBC.umount2(b"/run/old", _MNT_DETACH)
 
 
-def settle(virtual: bool) -> None:
-    """Loopback up, IPv6 off (its background chatter is noise in captures), host name set, clock past Open
-    vSwitch's blind start."""
+def settle() -> None:
+    """Loopback up, IPv6 off (its background chatter is noise in captures), host name set."""
     with socket.socket() as control:
         request = struct.pack("16sh22x", b"lo", 0)
         flags = struct.unpack_from("h", fcntl.ioctl(control, _SIOCGIFFLAGS, request), 16)[0]
@@ -71,8 +67,6 @@ def settle(virtual: bool) -> None:
         with open(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6", "w") as knob:
             knob.write("1")
     socket.sethostname("lab")
-    if virtual:
-        time.sleep(_SETTLE_S)
 
 
 def open_channel() -> int:
@@ -166,7 +160,7 @@ def main(job_path: str) -> None:
     try:
         make_root(job["results"])
         channel = open_channel()
-        settle(job["clock"] == "virtual")
+        settle()
         signal.signal(signal.SIGCHLD, lambda *_: None)
         tell(channel, {"event": "booted"})
         status = wait(spawn(job, channel), channel)

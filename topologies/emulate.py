@@ -200,11 +200,13 @@ class Fabric(Mininet):
     def _configure_switches(self) -> None:
         """Ports join their bridges before they get queues: Open vSwitch deletes the root qdisc of a port that
         it is given."""
+        ports = list(self.switch_ports())
+        self.port_index = {intf.name: socket.if_nametoindex(intf.name) for intf, _ in ports}
+        self._cleanup.callback(self._delete_links)  # once Open vSwitch has ended, which would look at all ports for each
+        hosts.offloads_off(intf.name for intf, _ in ports)
         folder = Path(tempfile.mkdtemp(prefix="fabriclab-ovs-"))
         self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         self.openvswitch = self._cleanup.enter_context(OpenVSwitch(folder / "run"))
-        ports = list(self.switch_ports())
-        hosts.offloads_off(intf.name for intf, _ in ports)
         self.openvswitch.create(
             [
                 Bridge(
@@ -215,8 +217,6 @@ class Fabric(Mininet):
                 for switch in self.switches
             ]
         )
-        self.port_index = {intf.name: socket.if_nametoindex(intf.name) for intf, _ in ports}
-        self._cleanup.callback(self._delete_links)
         self._root.execute(
             request
             for intf, profile in ports

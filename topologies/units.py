@@ -61,11 +61,11 @@ def parse_duration_ns(text: object, field: str = "duration") -> int:
 
 
 def _format(value: int, units: dict[str, int], names: tuple[str, ...]) -> str:
-    """`value` in the largest of `names` that leaves it exact (a few decimals allowed when they terminate)."""
+    """`value` in the largest of `names` that leaves it exact with two decimals at most."""
     for name in reversed(names):
-        scaled = Fraction(value, units[name])
-        if scaled >= 1 and scaled * 100 % 1 == 0:
-            return f"{float(scaled):.10g}{name}"
+        hundredths, rest = divmod(value * 100, units[name])
+        if rest == 0 and hundredths >= 100:
+            return f"{hundredths // 100}.{hundredths % 100:02d}".rstrip("0").rstrip(".") + name
     return f"{value}{names[0]}"
 
 
