@@ -1,7 +1,7 @@
 """How exact the fabric is, measured inside the lab: rates, delays and buffers against what was configured.
 
-`python -m experiments.accuracy` in the lab prints one JSON document. Packets are UDP datagrams that fill a frame; times are those that the
-kernel stamps on them at packet taps.
+`python -m experiments.accuracy` in the lab prints one JSON document. Packets are UDP datagrams that fill a
+frame; times are those that the kernel stamps on them at packet taps.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Funnel(Topo):
 
 
 def measure_rate(rate_bps: int) -> float:
-    """Bits per second of frames leaving an access port that is offered more, from the times of full frames at the receiver."""
+    """Bits per second of frames leaving an access port that is offered more, from the times of full frames at
+    the receiver."""
     link, switch = LinkProfile(rate_bps, 1_000, _MTU_BYTES), SwitchProfile(500, 100_000_000)
     with emulate(Star(hosts=3, link=link, switch=switch), _HOST) as fabric:
         stamps = _arrivals_ns(fabric, senders=("h2", "h3"), frames=_FRAMES)
@@ -56,7 +57,8 @@ def measure_rate(rate_bps: int) -> float:
 
 
 def measure_delay_error_ns(delay_ns: int) -> int:
-    """Measured minus configured time of one frame from its sender to the receiver of a star: two links and the switch."""
+    """Measured minus configured time of one frame from its sender to the receiver of a star: two links and the
+    switch."""
     link, switch = LinkProfile(400_000_000_000, delay_ns, _MTU_BYTES), SwitchProfile(500, 600_000)
     with emulate(Star(hosts=2, link=link, switch=switch), _HOST) as fabric:
         _warm_up(fabric, ("h2",))
@@ -68,7 +70,8 @@ def measure_delay_error_ns(delay_ns: int) -> int:
 
 
 def measure_buffer(buffer_bytes: int) -> tuple[int, int]:
-    """Frame bytes queued at an idle port by an endless burst when the first frame is dropped, and the size of a frame."""
+    """Frame bytes queued at an idle port by an endless burst when the first frame is dropped, and the size of a
+    frame."""
     fast = LinkProfile(400_000_000_000, 1_000, _MTU_BYTES)
     slow = LinkProfile(_SLOW_BPS, 1_000, _MTU_BYTES)
     with emulate(Funnel(fast=fast, slow=slow, switch=SwitchProfile(500, buffer_bytes)), _HOST) as fabric:
@@ -86,7 +89,8 @@ def measure_buffer(buffer_bytes: int) -> tuple[int, int]:
 
 
 def _arrivals_ns(fabric: Fabric, senders: tuple[str, ...], frames: int) -> list[int]:
-    """Arrival times at h1 of the full frames that `senders` send as fast as they can, after a first few that fill the queue."""
+    """Arrival times at h1 of the full frames that `senders` send as fast as they can, after a first few that
+    fill the queue."""
     _warm_up(fabric, senders)
     with _tap(fabric, "h1") as tap:
         for name in senders:
@@ -123,7 +127,7 @@ def _tap(fabric: Fabric, host: str) -> socket.socket:
 
 def _stamps_ns(tap: socket.socket, frames: int) -> list[int]:
     """Times of the next `frames` full incoming frames."""
-    stamps = []
+    stamps: list[int] = []
     while len(stamps) < frames:
         data, ancillary, _, address = tap.recvmsg(_MTU_BYTES + 14, 64)
         if len(data) == _MTU_BYTES + 14 and address[2] != socket.PACKET_OUTGOING:

@@ -34,7 +34,8 @@ _MTU_PAYLOAD_BYTES = 1448
 
 @dataclass(frozen=True)
 class Figure:
-    """One promised figure: what, the measured values, their unit, the promise in words, and whether the median keeps it."""
+    """One promised figure: what, the measured values, their unit, the promise in words, and whether the median
+    keeps it."""
 
     name: str
     values: tuple[float, ...]
@@ -81,7 +82,8 @@ def bench_start(kernel: Kernel) -> list[Figure]:
 
 
 def bench_packets(kernel: Kernel) -> list[Figure]:
-    """Data packets per second of wall time: W(64, 400 Gb/s, 600 KB, 256 KiB, 4 rounds, cubic), the port's whole stack."""
+    """Data packets per second of wall time: W(64, 400 Gb/s, 600 KB, 256 KiB, 4 rounds, cubic), the port's whole
+    stack."""
     bare, captured = [], []
     for _ in range(_REPEATS):
         bare.append(_packets_per_s(_w(kernel, capture="off")))

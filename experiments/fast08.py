@@ -1,7 +1,8 @@
 """Incast as Phanishayee et al. measured and simulated it (FAST 2008): goodput against servers, for four switch buffers.
 
-1 Gb/s, RTT 100 us, NewReno, RTOmin 200 ms, SRU 256 KB, barrier-synchronised. Stacks of 2008 had neither SACK-based RACK nor
-tail loss probes: the comparison switches them off, and the modern default is shown beside it.
+1 Gb/s, RTT 100 us, NewReno, RTOmin 200 ms, SRU 256 KB, barrier-synchronised. Stacks of 2008 had neither
+SACK-based RACK nor tail loss probes: the comparison switches them off, and the modern default is shown beside
+it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ PUBLISHED_MBPS: Mapping[str, tuple[int, ...]] = {
     "128KB": (986, 993, 175, 242, 304),
     "256KB": (986, 993, 997, 307, 370),
 }
-# The same for plain Reno at 64 KB: Linux without SACK is nearest to it, for its NewReno cannot find a lost retransmission.
+# The same for plain Reno at 64 KB: Linux without SACK is nearest to it, for its NewReno cannot find a lost
+# retransmission.
 PUBLISHED_RENO_MBPS = (976, 78, 81, 102, 131)
 STACKS: Mapping[str, Mapping[str, Any]] = {
     "newreno": {"cc": "reno", "sack": "off", "tlp": "off", "rack": "off"},
@@ -50,7 +52,7 @@ EXPERIMENT = Experiment(
     name="fast08",
     question="Does the fabric reproduce the incast curves of FAST 2008?",
     claim="slide 14: throughput collapses; published: Phanishayee et al., FAST 2008",
-    expects="the collapse begins at the published number of servers or the next; collapsed points within a factor of two",
+    expects="collapse at the published number of servers or the next; collapsed points within a factor of two",
     defaults={**_NETWORK, "buffer": "64KB", "senders": 16, **STACKS["newreno"]},
     cases=points,
 )

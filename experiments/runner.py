@@ -26,6 +26,9 @@ WATCHDOG_S = 900.0
 SHELL_WATCHDOG_S = 24 * 3600.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+# Mininet imports distutils; setuptools' stand-in for it takes longer than all else that a run imports.
+_STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"} if sys.version_info < (3, 12) else {}
+
 OnEvent = Callable[[str, dict[str, Any]], None]
 
 
@@ -63,8 +66,8 @@ def guest_environment() -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "TMPDIR": "/dev/shm",
-        "TERM": os.environ.get("TERM", "dumb"),
         "SHELL": "/bin/bash",
+        **_STDLIB_DISTUTILS,
     }
 
 
@@ -179,10 +182,11 @@ def open_shell(spec: Spec, kernel: Kernel, clock: str, folder: Path) -> int:
     """The Mininet prompt on the fabric of `spec`, on our terminal; `folder` is writable from inside. Returns
     its exit status."""
     rundir.write_spec(folder, spec, experiment="shell", label="main", clock=clock)
+    terminal = {"TERM": os.environ.get("TERM", "dumb")}
     job = Job(
         argv=(sys.executable, "-m", "experiments.prompt", str(folder)),
         results=folder,
-        env=guest_environment(),
+        env={**guest_environment(), **terminal},
         cwd=rundir.ROOT,
         memory_bytes=limits.memory_bytes(spec),
         seed=spec.seed,
