@@ -67,7 +67,7 @@ def run(spec: Spec, folder: Path) -> None:
         stack.callback(_write, folder / "measured.json", measured)
         fabric = stack.enter_context(emulate(topology(spec), limits.host_profile(spec)))
         tell("phase", name="built", openvswitch=fabric.openvswitch.version())
-        captures = stack.enter_context(_captures(spec, fabric, folder))
+        captures = stack.enter_context(_RunCapture(spec, fabric, folder))
         measured["capture"] = captures.losses
         pairs = [(f"h{number}", RECEIVER) for number in range(2, spec.hosts + 1)]
         connections = tcp.connect(fabric, pairs)
@@ -94,13 +94,12 @@ def _note(measured: dict[str, Any], done: incast.Round) -> None:
 
 def _account(measured: dict[str, Any], fabric: Fabric, before: Any, connections: list[tcp.TcpConnection]) -> None:
     """Counters of hosts, flows, ports and NICs at the end of the rounds."""
-    hot = HOT_PORT
     measured["tcp"] = counters.difference(before, counters.read(fabric.namespaces))
     measured["flows"] = [connection.describe() for connection in connections]
     measured["ports"] = {
         name: {
             "peer": f"h{name.rpartition('eth')[2]}",
-            "hot": name == hot,
+            "hot": name == HOT_PORT,
             "qdiscs": [item.as_json() for item in stack],
         }
         for name, stack in fabric.port_qdiscs().items()
@@ -116,7 +115,7 @@ def _write(path: Path, document: dict[str, Any]) -> None:
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
-class _captures(Capture):  # noqa: N801 (used like a function)
+class _RunCapture(Capture):
     """Captures to memory, moved to the run folder at the end: an ordinary user's folder is slow and cannot be
     chowned from inside."""
 
@@ -125,11 +124,10 @@ class _captures(Capture):  # noqa: N801 (used like a function)
         super().__init__(capture_points(spec, fabric), Path(tempfile.mkdtemp(dir="/dev/shm")))
 
     def __exit__(self, *exc: object) -> None:
-        super().__exit__(*exc)
-        if self.points:
-            self.final.mkdir(exist_ok=True)
-        for point in self.points:
-            shutil.copyfile(self.folder / f"{point.name}.pcap", self.final / f"{point.name}.pcap")
+        try:
+            super().__exit__(*exc)
+        finally:
+            shutil.copytree(self.folder, self.final, copy_function=shutil.copyfile, dirs_exist_ok=True)
 
 
 def _sampler(spec: Spec, fabric: Fabric, folder: Path) -> QueueSampler:

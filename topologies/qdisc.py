@@ -21,7 +21,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Union
 
 from topologies.netlink import (
     NLM_F_CREATE,
@@ -40,6 +39,7 @@ from topologies.netlink import (
     text,
 )
 from topologies.profiles import LinkProfile, Marking, SwitchProfile
+from topologies.qdisc_kinds import FORMATS, PLUG_RELEASE_INDEFINITE, TCA_OPTIONS, TICK_NS, Value
 
 ROOT = 0xFFFFFFFF
 NETEM, TBF, PRIO, CONTROL, LOSSLESS_RED, LOSSLESS, LOSSY_RED, LOSSY = (handle << 16 for handle in range(1, 9))
@@ -50,10 +50,8 @@ NIC_QUEUE_BYTES = 1 << 30
 CONTROL_QUEUE_BYTES = 1 << 20
 _TIMER_LATENESS_NS = 16
 
-_TCA_KIND, _TCA_OPTIONS, _TCA_STATS2 = 1, 2, 7
+_TCA_KIND, _TCA_STATS2 = 1, 7
 _TCM = struct.Struct("=BxxxiIII")
-
-Value = Union[int, float, str, bool]
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,7 @@ def install(ifindex: int, stack: tuple[Qdisc, ...]) -> Iterator[Request]:
     for qdisc in stack:
         yield _new(ifindex, qdisc)
         if qdisc.kind == "plug":
-            yield plug(ifindex, _PLUG_RELEASE_INDEFINITE)
+            yield plug(ifindex, PLUG_RELEASE_INDEFINITE)
         if qdisc.kind == "prio":
             yield _classify(ifindex, CONTROL_DSCP, 1)
             yield _classify(ifindex, LOSSLESS_DSCP, 2)
@@ -150,7 +148,7 @@ def _new(ifindex: int, qdisc: Qdisc) -> Request:
     body = (
         _tc_message(ifindex, qdisc.handle, qdisc.parent)
         + text(_TCA_KIND, qdisc.kind)
-        + _FORMATS[qdisc.kind].encode(qdisc.options)
+        + FORMATS[qdisc.kind].encode(qdisc.options)
     )
     return Request(
         RTM_NEWQDISC,
@@ -168,7 +166,7 @@ def _classify(ifindex: int, dscp: int, band: int) -> Request:
     body = _tc_message(ifindex, 0, PRIO, band << 16 | struct.unpack("=H", struct.pack("!H", ethertype_ip))[0]) + text(
         _TCA_KIND, "u32"
     )
-    body += nested(_TCA_OPTIONS, number(1, PRIO | band), attribute(5, selector))
+    body += nested(TCA_OPTIONS, number(1, PRIO | band), attribute(5, selector))
     return Request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, body, f"classify DSCP {dscp} on interface {ifindex}")
 
 
@@ -177,155 +175,9 @@ def plug(ifindex: int, action: int) -> Request:
     body = (
         _tc_message(ifindex, LOSSLESS, 0)
         + text(_TCA_KIND, "plug")
-        + attribute(_TCA_OPTIONS, struct.pack("=iI", action, 0))
+        + attribute(TCA_OPTIONS, struct.pack("=iI", action, 0))
     )
     return Request(RTM_NEWQDISC, 0, body, f"plug action {action} on interface {ifindex}")
-
-
-class _Format(Protocol):
-    """How a kind's options become TCA_OPTIONS, and how they are told back."""
-
-    @staticmethod
-    def encode(options: dict[str, Value]) -> bytes: ...
-
-    @staticmethod
-    def decode(data: bytes) -> dict[str, Value]: ...
-
-
-class _Netem:
-    """struct tc_netem_qopt, TCA_NETEM_LATENCY64."""
-
-    @staticmethod
-    def encode(options: dict[str, Value]) -> bytes:
-        qopt = struct.pack("=6I", 0, int(options["limit_packets"]), 0, 0, 0, 0)
-        return attribute(_TCA_OPTIONS, qopt + attribute(_NETEM_LATENCY64, struct.pack("=q", int(options["delay_ns"]))))
-
-    @staticmethod
-    def decode(data: bytes) -> dict[str, Value]:
-        latency = attributes(data[24:])[_NETEM_LATENCY64]
-        return {"delay_ns": struct.unpack("=q", latency)[0], "limit_packets": struct.unpack_from("=I", data, 4)[0]}
-
-
-class _Tbf:
-    """struct tc_tbf_qopt, TCA_TBF_RATE64, TCA_TBF_BURST. The queue is the child's, so the limit is 0."""
-
-    @staticmethod
-    def encode(options: dict[str, Value]) -> bytes:
-        rate_bytes_ps = int(options["rate_bps"]) // 8
-        ethernet = 1  # link layer: no rate table wanted
-        spec = struct.pack("=BBHhHI", 0, ethernet, 0, 0, 0, min(rate_bytes_ps, 0xFFFFFFFF))
-        qopt = spec + bytes(12) + struct.pack("=III", 0, 0, 0)
-        return nested(
-            _TCA_OPTIONS,
-            attribute(_TBF_PARMS, qopt),
-            attribute(_TBF_RATE64, struct.pack("=Q", rate_bytes_ps)),
-            number(_TBF_BURST, int(options["burst_bytes"])),
-        )
-
-    @staticmethod
-    def decode(data: bytes) -> dict[str, Value]:
-        found = attributes(data)
-        rate_bytes_ps = struct.unpack_from("=I", found[_TBF_PARMS], 8)[0]
-        if _TBF_RATE64 in found:
-            rate_bytes_ps = struct.unpack("=Q", found[_TBF_RATE64])[0]
-        ticks = struct.unpack_from("=I", found[_TBF_PARMS], 28)[0]
-        return {"rate_bps": rate_bytes_ps * 8, "burst_bytes": ticks * _TICK_NS * rate_bytes_ps // 10**9}
-
-
-class _Prio:
-    """struct tc_prio_qopt: every priority to the default band, the filters decide otherwise."""
-
-    @staticmethod
-    def encode(options: dict[str, Value]) -> bytes:
-        return attribute(
-            _TCA_OPTIONS, struct.pack("=i16B", int(options["bands"]), *[int(options["default_band"])] * 16)
-        )
-
-    @staticmethod
-    def decode(data: bytes) -> dict[str, Value]:
-        bands, *priomap = struct.unpack_from("=i16B", data)
-        return {"bands": bands, "default_band": priomap[0]}
-
-
-class _Bfifo:
-    """struct tc_fifo_qopt."""
-
-    @staticmethod
-    def encode(options: dict[str, Value]) -> bytes:
-        return attribute(_TCA_OPTIONS, struct.pack("=I", int(options["limit_bytes"])))
-
-    @staticmethod
-    def decode(data: bytes) -> dict[str, Value]:
-        return {"limit_bytes": struct.unpack_from("=I", data)[0]}
-
-
-class _Plug:
-    """struct tc_plug_qopt; the kernel tells nothing back."""
-
-    @staticmethod
-    def encode(options: dict[str, Value]) -> bytes:
-        return attribute(_TCA_OPTIONS, struct.pack("=iI", _PLUG_LIMIT, int(options["limit_bytes"])))
-
-    @staticmethod
-    def decode(data: bytes) -> dict[str, Value]:
-        return {}
-
-
-class _Red:
-    """struct tc_red_qopt with Wlog 0 and a table of 31s: the average that RED looks at is then the instantaneous queue.
-
-    Linux spaces random marks uniformly (Floyd and Jacobson's method 2), which doubles the probability asked
-    for; `controller.marking` corrects for it. Packets that cannot carry a mark are queued (TC_RED_NODROP), only
-    the tail drops.
-    """
-
-    @staticmethod
-    def encode(options: dict[str, Value]) -> bytes:
-        flags = (_RED_ECN | _RED_NODROP) if options["ecn"] else 0
-        thresholds_bytes = (int(options[name]) + _RED_ABOVE_BYTES for name in ("kmin_bytes", "kmax_bytes"))
-        qopt = struct.pack("=IIIBBBB", int(options["limit_bytes"]), *thresholds_bytes, 0, 0, 0, 0)
-        return nested(
-            _TCA_OPTIONS,
-            attribute(_RED_PARMS, qopt),
-            attribute(_RED_STAB, bytes([31]) * 256),
-            number(_RED_MAX_P, _probability(float(options["pmax"]))),
-            attribute(_RED_FLAGS, struct.pack("=II", flags, _RED_ECN | _RED_NODROP)),
-        )
-
-    @staticmethod
-    def decode(data: bytes) -> dict[str, Value]:
-        found = attributes(data)
-        limit, kmin, kmax = struct.unpack_from("=III", found[_RED_PARMS])
-        flags = struct.unpack_from("=I", found[_RED_FLAGS])[0] if _RED_FLAGS in found else found[_RED_PARMS][15]
-        pmax = struct.unpack("=I", found[_RED_MAX_P])[0] / 2**32
-        return {
-            "kmin_bytes": kmin - _RED_ABOVE_BYTES,
-            "kmax_bytes": kmax - _RED_ABOVE_BYTES,
-            "pmax": pmax,
-            "limit_bytes": limit,
-            "ecn": bool(flags & _RED_ECN),
-        }
-
-
-def _probability(value: float) -> int:
-    return min(round(value * 2**32), 2**32 - 1)
-
-
-_NETEM_LATENCY64 = 10
-_TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
-_TICK_NS = 64  # PSCHED_SHIFT 6: the kernel tells times in units of 64 ns
-_RED_PARMS, _RED_STAB, _RED_MAX_P, _RED_FLAGS = 1, 2, 3, 4
-_RED_ECN, _RED_NODROP = 1, 8
-_RED_ABOVE_BYTES = 1  # RED acts from its thresholds on (linux/red.h, red_cmp_thresh), DCTCP and DCQCN above theirs
-_PLUG_RELEASE_INDEFINITE, _PLUG_LIMIT = 2, 3
-_FORMATS: dict[str, type[_Format]] = {
-    "netem": _Netem,
-    "tbf": _Tbf,
-    "prio": _Prio,
-    "bfifo": _Bfifo,
-    "plug": _Plug,
-    "red": _Red,
-}
 
 
 def read(netlink: Netlink, ifindex: int) -> list[Qdisc]:
@@ -338,7 +190,7 @@ def read_all(netlink: Netlink) -> dict[int, list[Qdisc]]:
     found: dict[int, list[Qdisc]] = {}
     for body in netlink.query(Request(RTM_GETQDISC, NLM_F_DUMP, _tc_message(0, 0, 0), "list qdiscs")):
         ifindex, qdisc = _decode(body)
-        if qdisc.kind in _FORMATS:
+        if qdisc.kind in FORMATS:
             found.setdefault(ifindex, []).append(qdisc)
     return found
 
@@ -347,7 +199,7 @@ def _decode(body: bytes) -> tuple[int, Qdisc]:
     _, ifindex, handle, parent, _ = _TCM.unpack_from(body)
     found = attributes(body[_TCM.size :])
     kind = found[_TCA_KIND].rstrip(b"\0").decode()
-    options = _FORMATS[kind].decode(found.get(_TCA_OPTIONS, b"")) if kind in _FORMATS else {}
+    options = FORMATS[kind].decode(found.get(TCA_OPTIONS, b"")) if kind in FORMATS else {}
     return ifindex, Qdisc(kind, handle, parent, options, _statistics(kind, found.get(_TCA_STATS2, b"")))
 
 
@@ -392,7 +244,7 @@ def differences(asked: tuple[Qdisc, ...], got: list[Qdisc], link: LinkProfile) -
 def _close(name: str, asked: Value, real: Value, link: LinkProfile) -> bool:
     """Equal, but for what the kernel tells in coarse units: TBF's burst in ticks of 64 ns, probabilities in 2^-32."""
     if name == "burst_bytes":
-        return abs(int(asked) - int(real)) <= link.rate_bps * _TICK_NS // 8_000_000_000 + 1
+        return abs(int(asked) - int(real)) <= link.rate_bps * TICK_NS // 8_000_000_000 + 1
     if name == "pmax":
         return abs(float(asked) - float(real)) < 1e-6
     return asked == real

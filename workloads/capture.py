@@ -30,7 +30,7 @@ class Point:
 
 class Capture:
     """Captures at all `points` into `folder`, as a context manager; afterwards `losses` maps each point to
-    packets lost by the capture."""
+    packets lost by the capture. Raises RuntimeError when a tcpdump cannot start, or has failed meanwhile."""
 
     def __init__(self, points: Sequence[Point], folder: Path) -> None:
         self.points, self.folder = points, folder
@@ -39,48 +39,49 @@ class Capture:
         self._running: list[tuple[Point, subprocess.Popen[str]]] = []
 
     def __enter__(self) -> Capture:
-        for point in self.points:
-            # -Z root: giving up root would make tcpdump chown its file, which an ordinary user's folder refuses.
-            words = [
-                *point.enter,
-                "tcpdump",
-                "-i",
-                point.interface,
-                "-s",
-                str(SNAP_BYTES),
-                "--time-stamp-precision=nano",
-                "-B",
-                str(point.ring_kib),
-                "-Z",
-                "root",
-                "-n",
-                "-w",
-                str(self.folder / f"{point.name}.pcap"),
-            ]
-            self._running.append(
-                (point, subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True))
-            )
-        for point, process in self._running:
-            self._await_listening(point, process)
+        try:
+            for point in self.points:
+                self._running.append((point, self._start(point)))
+            for point, process in self._running:
+                self._await_listening(point, process)
+        except BaseException:
+            for _, process in self._running:
+                process.kill()
+                process.communicate()
+            raise
         return self
+
+    def _start(self, point: Point) -> subprocess.Popen[str]:
+        # -Z root: giving up root would make tcpdump chown its file, which an ordinary user's folder refuses.
+        options = ["-s", str(SNAP_BYTES), "--time-stamp-precision=nano", "-B", str(point.ring_kib), "-Z", "root", "-n"]
+        file = self.folder / f"{point.name}.pcap"
+        words = [*point.enter, "tcpdump", "-i", point.interface, *options, "-w", str(file)]
+        return subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
     @staticmethod
     def _await_listening(point: Point, process: subprocess.Popen[str]) -> None:
         assert process.stderr is not None
-        line = ""
+        lines = []
         for line in process.stderr:
             if "listening on" in line:
                 return
-        raise RuntimeError(f"tcpdump on {point.interface} did not start: {line.strip()}")
+            lines.append(line.strip())
+        raise RuntimeError(f"tcpdump on {point.interface} did not start: {lines[0] if lines else 'without a word'}")
 
     def __exit__(self, *exc: object) -> None:
         time.sleep(_DRAIN_S)
         for _, process in self._running:
             process.send_signal(signal.SIGINT)
+        failures = []
         for point, process in self._running:
             account = process.communicate()[1]
             self.losses[point.name] = _count(_DROPPED, account)
             self.captured[point.name] = _count(_CAPTURED, account)
+            if process.returncode:
+                first = account.strip().partition("\n")[0]
+                failures.append(f"tcpdump on {point.interface} failed: {first or process.returncode}")
+        if failures and exc == (None, None, None):
+            raise RuntimeError(failures[0])
 
 
 def _count(pattern: re.Pattern[str], account: str) -> int:
