@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
@@ -104,13 +105,27 @@ def _add_spec_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="run directory (default: results/NAME-DATE-TIME)")
 
 
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is given; allowed: seconds above zero")
+    return value
+
+
 def _add_run(commands: Any) -> None:
     run = commands.add_parser("run", help="run an experiment by name, or a YAML file")
     run.add_argument("experiment", metavar="NAME|FILE.yaml")
     _add_spec_options(run)
     run.add_argument("--only", action="store_true", help="the main run alone, without the cases it is compared with")
     run.add_argument(
-        "--watchdog", type=float, default=900.0, metavar="SECONDS", help="wall-clock limit of each run (default: 900)"
+        "--watchdog",
+        type=_seconds,
+        default=900.0,
+        metavar="SECONDS",
+        help="wall-clock limit of each run (default: 900)",
     )
     run.add_argument("--json", action="store_true", help="print the summary as JSON")
     run.set_defaults(action=_run)

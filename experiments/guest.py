@@ -127,7 +127,9 @@ class _RunCapture(Capture):
         try:
             super().__exit__(*exc)
         finally:
-            shutil.copytree(self.folder, self.final, copy_function=shutil.copyfile, dirs_exist_ok=True)
+            for file in sorted(self.folder.iterdir()):
+                self.final.mkdir(exist_ok=True)
+                shutil.copyfile(file, self.final / file.name)
 
 
 def _sampler(spec: Spec, fabric: Fabric, folder: Path) -> QueueSampler:

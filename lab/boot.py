@@ -23,7 +23,7 @@ import termios
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,13 @@ class Stop:
         self.descriptor, self._writer = os.pipe()
         self.requested = False
 
+    def __enter__(self) -> Stop:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self.descriptor)
+        os.close(self._writer)
+
     def request(self) -> None:
         """Ask all labs that were given this to end, keeping what they have."""
         self.requested = True
@@ -107,8 +114,8 @@ def run(
     `stdout` and `stderr` are binary streams for the command's output (default: ours). A `stop` interrupts the
     job (SIGINT), and ends the kernel after a grace of seconds. Raises LabError when no memory or core can be had.
     """
-    with _control_folder() as control, _core() as core:
-        session = _Session(job, on_event, (stdout or sys.stdout.buffer, stderr or sys.stderr.buffer), stop or Stop())
+    with _control_folder() as control, _core() as core, nullcontext(stop) if stop else Stop() as heard:
+        session = _Session(job, on_event, (stdout or sys.stdout.buffer, stderr or sys.stderr.buffer), heard)
         (control / "job.json").write_text(json.dumps(_job_document(job)))
         return session.run(_command(kernel, job, control), core, control)
 

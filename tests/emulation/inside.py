@@ -1,4 +1,4 @@
-"""The halves of lab tests that run inside the lab: `python -m tests.emulation.inside NAME ARGUMENTS` (JSON in, JSON out).
+"""The halves of lab tests that run inside the lab: `python -m tests.emulation.inside NAME ARGUMENTS` (JSON).
 
 Each builds a fabric from spec keys, does something on it, and says what it saw; the test judges that on the host.
 """
@@ -73,7 +73,9 @@ def _passed(fabric: Fabric) -> dict[str, int]:
     return {str(item.as_json()["handle"]): item.statistics["packets"] for item in fabric.port_qdiscs()["leaf1-eth1"]}
 
 
-def bursts(keys: Mapping[str, Any], folder: str, sizes: Sequence[int], stagger_ns: int, gap_s: float = 0) -> dict[str, Any]:
+def bursts(
+    keys: Mapping[str, Any], folder: str, sizes: Sequence[int], stagger_ns: int, gap_s: float = 0
+) -> dict[str, Any]:
     """Every sender sends h1 one frame of each size (IP bytes, numbered, ECN-capable); `pcap` files go to `folder`.
 
     Sender h<i> begins (i - 2) x stagger_ns after h2. With `gap_s` a sender waits that long after each frame. Tells

@@ -1,4 +1,4 @@
-"""What a queue must have held, worked out frame by frame from captures alone: before it (senders) and behind it (the port).
+"""What a queue must have held, worked out frame by frame from captures alone: of its senders, and of its port.
 
 A frame reaches the queue at the time its sender's NIC let it go plus the port's delay, and leaves it at the time that
 the port's capture tells. Two events of the same few nanoseconds may have come in either order, so that each arrival
@@ -19,7 +19,7 @@ TIMER_LATENESS_NS = 2  # two timers and their rounding
 
 @dataclass(frozen=True)
 class Arrival:
-    """A frame at the queue: bytes that it found, whether it passed, and whether it left with a mark that it came without."""
+    """A frame at the queue: bytes that it found, whether it passed, whether it was marked there."""
 
     frame_bytes: int
     least_bytes: int
@@ -29,7 +29,7 @@ class Arrival:
 
 
 def replay(sent: Sequence[Frame], left: Sequence[Frame], port_delay_ns: int) -> list[Arrival]:
-    """Every frame of `sent` (any order) as it arrived at the queue that the frames of `left` (in order) came through."""
+    """Every frame of `sent` (any order) as it arrived at the queue that those of `left` (in order) came through."""
     arriving = sorted(sent, key=lambda frame: frame.time_ns)
     gone = {frame.identity: frame for frame in left}
     assert len(gone) == len(left), "frames cannot be told apart"

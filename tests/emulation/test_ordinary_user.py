@@ -63,7 +63,10 @@ def as_nobody(base: Path, kernel: Kernel, *words: str) -> list[str]:
     lines = [f"mount --bind {shlex.quote(str(real))} {base / name}" for real, name in mounts.items()]
     enter = f"exec setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups --no-new-privs -- "
     variables = ["env", "-i", f"PATH={os.defpath}", f"HOME={base / 'home'}", f"FABRICLAB_CACHE={base / 'cache'}"]
-    lines += [f"cd {base / 'out'}", enter + shlex.join([*variables, str(base / "repository" / "run_experiment"), *words])]
+    lines += [
+        f"cd {base / 'out'}",
+        enter + shlex.join([*variables, str(base / "repository" / "run_experiment"), *words]),
+    ]
     return ["unshare", "--mount", "--propagation", "private", "sh", "-e", "-c", "\n".join(lines)]
 
 
@@ -118,5 +121,7 @@ def test_its_captures_are_complete(visit: Visit) -> None:
     assert len(measured["flows"]) == 4
     for flow in measured["flows"]:
         frames = read(visit.folder / "pcap" / f"{flow['sender']}-eth0.pcap")
-        sent = [frame for frame in frames if frame.is_ip and frame.destination == "10.0.0.1" and frame.wire_bytes > 14 + 60]
+        sent = [
+            frame for frame in frames if frame.is_ip and frame.destination == "10.0.0.1" and frame.wire_bytes > 14 + 60
+        ]
         assert len(sent) == flow["tcp_info"]["data_segs_out"] > 500

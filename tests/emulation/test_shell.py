@@ -31,7 +31,17 @@ class Terminal:
     def __init__(self, folder: Path) -> None:
         self.ours, theirs = pty.openpty()
         self.before = termios.tcgetattr(self.ours)
-        command = ["setsid", "--ctty", "--wait", str(ROOT / "run_experiment"), "shell", "--set", "senders=2", "--out", str(folder)]
+        command = [
+            "setsid",
+            "--ctty",
+            "--wait",
+            str(ROOT / "run_experiment"),
+            "shell",
+            "--set",
+            "senders=2",
+            "--out",
+            str(folder),
+        ]
         self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder.parent)
         os.close(theirs)
 

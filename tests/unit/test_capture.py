@@ -76,26 +76,30 @@ def test_a_capture_that_cannot_start_says_why_and_leaves_no_other_running(log: P
     program(tmp_path, "broken", BROKEN)
     fake = str(tmp_path / "bin" / "tcpdump")
     points = [Point("good", "eth0"), Point("bad", "eth9", ("sh", str(tmp_path / "bin" / "broken")))]
-    with pytest.raises(RuntimeError, match=r"^tcpdump on eth9 did not start: tcpdump: eth9: No such device exists$"):
-        with Capture(points, tmp_path):
-            pass
+    line = "^tcpdump on eth9 did not start: tcpdump: eth9: No such device exists$"
+    with pytest.raises(RuntimeError, match=line), Capture(points, tmp_path):
+        pass
     assert subprocess.run(["pgrep", "-f", fake], capture_output=True).returncode == 1
 
 
 def test_a_capture_that_fails_meanwhile_says_why(log: Path, tmp_path: Path) -> None:
     message = "tcpdump: Unable to write output: No space left on device"
     program(tmp_path, "tcpdump", f"#!/bin/sh\necho '{ACCOUNT}' >&2\necho '{message}' >&2\nexit 1\n")
-    with pytest.raises(RuntimeError, match=rf"^tcpdump on eth0 failed: {message}$"):
-        with Capture([Point("h2-eth0", "eth0")], tmp_path):
-            pass
-    with pytest.raises(KeyboardInterrupt):  # whatever ended the run is the news, not this
-        with Capture([Point("h2-eth0", "eth0")], tmp_path):
-            raise KeyboardInterrupt
+    points = [Point("h2-eth0", "eth0")]
+    with pytest.raises(RuntimeError, match=rf"^tcpdump on eth0 failed: {message}$"), Capture(points, tmp_path):
+        pass
+    with pytest.raises(KeyboardInterrupt), Capture(points, tmp_path):  # what ended the run is the news, not this
+        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
     ("account", "dropped"),
-    [("0 packets dropped by kernel", 0), ("1 packet dropped by kernel", 1), ("12 packets dropped by kernel\n", 12), ("", 0)],
+    [
+        ("0 packets dropped by kernel", 0),
+        ("1 packet dropped by kernel", 1),
+        ("12 packets dropped by kernel\n", 12),
+        ("", 0),
+    ],
 )
 def test_losses_are_read(account: str, dropped: int) -> None:
     assert capture._count(capture._DROPPED, account) == dropped

@@ -54,7 +54,7 @@ def test_a_case_is_left_out_when_the_user_has_decided_its_key(given: dict[str, s
 
 
 def test_a_bad_key_is_refused_before_anything_is_planned() -> None:
-    with pytest.raises(BadRequest, match="^sender: unknown key"):
+    with pytest.raises(BadRequest, match=r"^sender: unknown key"):
         plan(EXAMPLE, {"sender": 3})
 
 

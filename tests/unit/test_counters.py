@@ -27,8 +27,8 @@ MPTcpExt: 0 999
 
 def test_tcp_counters_are_read_and_others_are_not() -> None:
     assert parse(RECORDED) == {
-        "RtoAlgorithm": 1, "RtoMin": 200, "RtoMax": 120_000, "MaxConn": -1, "ActiveOpens": 2, "RetransSegs": 57, "InErrs": 0,
-        "SyncookiesSent": 0, "TCPLossProbes": 4, "TCPTimeouts": 6, "TCPFastRetrans": 47,
+        "RtoAlgorithm": 1, "RtoMin": 200, "RtoMax": 120_000, "MaxConn": -1, "ActiveOpens": 2, "RetransSegs": 57,
+        "InErrs": 0, "SyncookiesSent": 0, "TCPLossProbes": 4, "TCPTimeouts": 6, "TCPFastRetrans": 47,
     }  # fmt: skip
 
 

@@ -22,7 +22,10 @@ def resolve(**keys: Any) -> Spec:
         ({"mtu": "575B"}, "mtu: 575B is given; allowed: 576B to 9000B"),
         ({"mtu": "9001B"}, "mtu: 9001B is given; allowed: 576B to 9000B"),
         ({"buffer": "1513B"}, "buffer: 1513B is given and holds no packet; allowed: one frame of 1514B or more"),
-        ({"buffer": "9KB", "mtu": "9000B"}, "buffer: 9KB is given and holds no packet; allowed: one frame of 9014B or more"),
+        (
+            {"buffer": "9KB", "mtu": "9000B"},
+            "buffer: 9KB is given and holds no packet; allowed: one frame of 9014B or more",
+        ),
         ({"rto_min": "500us"}, "rto_min: 500us is given; allowed: whole timer ticks of 1ms, one or more"),
         ({"rto_min": "1500us"}, "rto_min: 1.5ms is given; allowed: whole timer ticks of 1ms, one or more"),
         ({"rto_min": "1ns"}, "rto_min: 1ns is given; allowed: whole timer ticks of 1ms, one or more"),
@@ -38,7 +41,8 @@ def resolve(**keys: Any) -> Spec:
         ),
         (
             {"queue": "red", "kmax": "600KB"},
-            "kmax: 600KB is not below the buffer of 600KB: the tail would drop before all is marked; allowed: below the buffer",
+            "kmax: 600KB is not below the buffer of 600KB: the tail would drop before all is marked;"
+            " allowed: below the buffer",
         ),
         (
             {"queue": "dctcp", "buffer": "30280B"},
@@ -125,12 +129,21 @@ def test_resolving_again_changes_nothing(queue: str) -> None:
 
 
 def test_profiles_carry_the_spec() -> None:
-    spec = resolve(queue="dctcp", kmin="50KB", kmax="50KB", rate="1Gbps", delay="3us", mtu="9000B", rto_min="5ms", tlp="off")
+    spec = resolve(
+        queue="dctcp", kmin="50KB", kmax="50KB", rate="1Gbps", delay="3us", mtu="9000B", rto_min="5ms", tlp="off"
+    )
     link, switch, host = limits.link_profile(spec), limits.switch_profile(spec), limits.host_profile(spec)
     assert (link.rate_bps, link.delay_ns, link.mtu_bytes, link.frame_bytes) == (10**9, 3000, 9000, 9014)
     assert (switch.delay_ns, switch.buffer_bytes) == (spec.switch_delay_ns, 600_000)
     assert switch.marking == Marking(50_000, 50_000, 1.0, drop=False)
-    assert (host.cc, host.rto_min_ns, host.sack, host.tlp, host.rack, host.ecn) == ("dctcp", 5_000_000, True, False, True, True)
+    assert (host.cc, host.rto_min_ns, host.sack, host.tlp, host.rack, host.ecn) == (
+        "dctcp",
+        5_000_000,
+        True,
+        False,
+        True,
+        True,
+    )
 
 
 def test_only_marking_queues_negotiate_ecn() -> None:

@@ -62,7 +62,13 @@ def test_options_are_the_profiles() -> None:
     assert options["1:"]["delay_ns"] == 900  # link and switch
     assert options["2:"]["rate_bps"] == 400_000_000_000
     assert options["8:"] == {"limit_bytes": 100_000}
-    assert options["7:"] == {"kmin_bytes": 60_000, "kmax_bytes": 60_000, "pmax": 1.0, "limit_bytes": 100_000, "ecn": True}
+    assert options["7:"] == {
+        "kmin_bytes": 60_000,
+        "kmax_bytes": 60_000,
+        "pmax": 1.0,
+        "limit_bytes": 100_000,
+        "ecn": True,
+    }
     red = switch_port(LINK, replace(MARKED, marking=Marking(1000, 2000, 0.1, drop=True)))
     assert [item.options["ecn"] for item in red if item.kind == "red"] == [False, False]
     nic_options = {item.as_json()["handle"]: item.options for item in nic(LINK)}
@@ -111,7 +117,9 @@ def packed(kind: str, options: dict[str, Any]) -> bytes:
 
 def told(kind: str, payload: bytes) -> Qdisc:
     """What is read when a kernel tells a qdisc with these TCA_OPTIONS."""
-    body = struct.pack("=BxxxiIII", 0, 3, 0x10000, ROOT, 1) + attribute(1, kind.encode() + b"\0") + attribute(2, payload)
+    body = (
+        struct.pack("=BxxxiIII", 0, 3, 0x10000, ROOT, 1) + attribute(1, kind.encode() + b"\0") + attribute(2, payload)
+    )
     ifindex, found = qdisc._decode(body)
     assert (ifindex, found.handle, found.parent, found.kind) == (3, 0x10000, ROOT, kind)
     return found
@@ -162,7 +170,10 @@ def test_requests_build_the_stack_in_order(marking: Marking | None) -> None:
         (9, item.handle, item.parent) for item in stack
     ]
     filters = [request for request in requests if request.kind == RTM_NEWTFILTER]
-    assert [request.says for request in filters] == ["classify DSCP 48 on interface 9", "classify DSCP 26 on interface 9"]
+    assert [request.says for request in filters] == [
+        "classify DSCP 48 on interface 9",
+        "classify DSCP 26 on interface 9",
+    ]
     changed = [request for request in requests if request.kind == RTM_NEWQDISC and request.flags == 0]
     (release,) = changed  # a plug that is made holds everything
     assert attributes(release.body[20:])[2] == struct.pack("=iI", 2, 0)  # TCQ_PLUG_RELEASE_INDEFINITE

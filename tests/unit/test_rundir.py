@@ -37,7 +37,9 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["file", "file/below", "/proc/run", "/dev/null/run", "/sys/run"])
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(BadRequest, match=rf"^out: .*{place} cannot be written \(.+\); allowed: a folder that you may write$"):
+    with pytest.raises(
+        BadRequest, match=rf"^out: .*{place} cannot be written \(.+\); allowed: a folder that you may write$"
+    ):
         rundir.create(tmp_path / place, "incast")
 
 
@@ -75,7 +77,12 @@ def test_a_spec_is_read_back(tmp_path: Path, queue: str) -> None:
     rundir.write_spec(tmp_path, spec, experiment="incast", label="main", clock="virtual")
     assert rundir.read_spec(tmp_path) == spec
     written = yaml.safe_load((tmp_path / "spec.yaml").read_text())
-    assert (written["experiment"], written["label"], written["clock"], written["hosts"]) == ("incast", "main", "virtual", 65)
+    assert (written["experiment"], written["label"], written["clock"], written["hosts"]) == (
+        "incast",
+        "main",
+        "virtual",
+        65,
+    )
     assert (written["rate"], written["capture"], written["queue"]) == ("400Gbps", "off", queue)
 
 

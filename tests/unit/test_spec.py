@@ -67,7 +67,9 @@ def test_every_key_has_values_to_refuse() -> None:
     ("name", "hint"), [("sender", "senders"), ("buffers", "buffer"), ("rto-min", "rto_min"), ("kmim", "kmin")]
 )
 def test_an_unknown_key_is_refused_with_the_nearest(name: str, hint: str) -> None:
-    with pytest.raises(BadRequest, match=rf"^{name}: unknown key \(did you mean {hint}\?\); allowed: topology, rate, .+$"):
+    with pytest.raises(
+        BadRequest, match=rf"^{name}: unknown key \(did you mean {hint}\?\); allowed: topology, rate, .+$"
+    ):
         parse({name: "4"})
 
 

@@ -1,0 +1,328 @@
+"""The command line: exit statuses, one line per mistake, and nothing left behind by a request that is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import catalog, cli, limits
+from experiments.spec import keys, parse
+from topologies.units import BadRequest
+
+ROOT = Path(__file__).resolve().parents[2]
+DONE, FAILED, BAD_REQUEST, INTERRUPTED = 0, 1, 2, 130
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commands run in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.kernel.find_kernel", lambda: None)
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit status, standard output and standard error of a command line."""
+    status = cli.main(words)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line that a bad request ends with; fails unless it is one, with status 2 and nothing else."""
+    status, out, err = call(capsys, *words)
+    assert (status, out) == (BAD_REQUEST, "")
+    assert err.startswith("run_experiment: ")
+    assert err.count("\n") == 1
+    return err.removeprefix("run_experiment: ").rstrip("\n")
+
+
+# --- bad requests
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["outcast"], "experiment: 'outcast' is unknown; allowed: "),
+        (["run", "outcast"], "experiment: 'outcast' is unknown; allowed: "),
+        (["run"], "the following arguments are required: NAME|FILE.yaml"),
+        (["incast", "extra"], "unrecognized arguments: extra"),
+        (["incast", "--colour", "red"], "unrecognized arguments: --colour red"),
+        (["incast", "--set"], "argument --set: expected one argument"),
+        (["incast", "--set", "rate"], "--set: 'rate' is given; allowed: KEY=VALUE"),
+        (["incast", "--set", "=5"], ": unknown key; allowed: "),
+        (["incast", "--set", "rate="], "rate: '' is not understood; allowed: "),
+        (["incast", "--set", "rate=400"], "rate: '400' is not understood; allowed: "),
+        (["incast", "--set", "rate=0Gbps"], "rate: '0Gbps' is given; allowed: above zero"),
+        (["incast", "--set", "sender=4"], "sender: unknown key (did you mean senders?); allowed: "),
+        (["incast", "--set", "senders=0"], "senders: '0' is given; allowed: above zero"),
+        (["incast", "--set", "senders=-1"], "senders: '-1' is given; allowed: above zero"),
+        (["incast", "--set", "senders=2000"], "senders: 2000 is given; allowed: up to 1023"),
+        (["incast", "--set", "buffer=100B"], "buffer: 100B is given and holds no packet; allowed: "),
+        (["incast", "--set", "rto_min=100us"], "rto_min: 100us is given; allowed: whole timer ticks of 1ms"),
+        (
+            ["incast", "--set", "rounds=1000000000"],
+            "senders: 64 with bytes=256KiB, rounds=1000000000, capture=all need ",
+        ),
+        (["incast", "--seed", "one"], "seed: 'one' is not understood; allowed: a whole number"),
+        (["incast", "--clock", "fast"], "argument --clock: invalid choice: 'fast' (choose from "),
+        (["incast", "--watchdog", "soon"], "argument --watchdog: 'soon' is given; allowed: seconds above zero"),
+        (["incast", "--watchdog", "0"], "argument --watchdog: '0' is given; allowed: seconds above zero"),
+        (["incast", "--watchdog", "-5"], "argument --watchdog: '-5' is given; allowed: seconds above zero"),
+        (["incast", "--watchdog", "nan"], "argument --watchdog: 'nan' is given; allowed: seconds above zero"),
+        (["incast", "--watchdog", "inf"], "argument --watchdog: 'inf' is given; allowed: seconds above zero"),
+        (["shell", "--topology", "ring"], "topology: 'ring' is unknown; allowed: star"),
+        (["shell", "--set", "senders=0"], "senders: '0' is given; allowed: above zero"),
+        (["kernel"], "the following arguments are required: build|info"),
+        (["kernel", "remove"], "argument build|info: invalid choice: 'remove' (choose from "),
+        (["kernel", "build", "--source", "/no/such/file"], "--source: /no/such/file"),
+        (["report"], "the following arguments are required: DIR"),
+        (["report", "/no/such/folder"], "DIR: /no/such/folder is no run directory"),
+        (["list", "--yaml"], "unrecognized arguments: --yaml"),
+        (["--json"], "the following arguments are required: COMMAND"),
+    ],
+)
+def test_a_bad_request_is_one_line(
+    capsys: pytest.CaptureFixture[str], no_kernel: None, folder: Path, words: list[str], line: str
+) -> None:
+    assert refused(capsys, *words).startswith(line)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (None, "cannot be read ([Errno 2] No such file or directory"),
+        ("experiment: [", "is no YAML (while parsing a flow node"),
+        ("experiment:\n\tincast", "is no YAML (while scanning"),
+        ("- experiment", "has no key 'experiment'; allowed: a mapping"),
+        ("", "has no key 'experiment'; allowed: a mapping"),
+        ("rate: 400Gbps", "has no key 'experiment'; allowed: a mapping"),
+        (b"\xff\xfe\x00", "cannot be read ("),
+        (b"experiment: \x00", "is no YAML ("),
+    ],
+)
+def test_a_bad_file_is_one_line(
+    capsys: pytest.CaptureFixture[str], folder: Path, content: str | bytes | None, line: str
+) -> None:
+    if content is not None:
+        (folder / "mine.yaml").write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert refused(capsys, "mine.yaml").startswith(f"mine.yaml: {line}")
+
+
+def test_a_folder_is_no_file(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "mine.yaml").mkdir()
+    assert refused(capsys, "run", "mine.yaml").startswith("mine.yaml: cannot be read (")
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("experiment: outcast", "experiment: 'outcast' is unknown"),
+        ("experiment: incast\ncolour: red", "colour: unknown key"),
+        ("experiment: incast\nrate: 400", "rate: 400 is not understood"),
+        ("experiment: incast\nsenders: 4.5", "senders: 4.5 is not understood"),
+        ("experiment: incast\nsenders: [4]", "senders: [4] is not understood"),
+        ("experiment: incast\n7: 8", "7: unknown key"),
+        ("experiment: [incast]", "experiment: \"['incast']\" is unknown"),
+    ],
+)
+def test_a_bad_key_in_a_file_is_one_line(
+    capsys: pytest.CaptureFixture[str], folder: Path, content: str, line: str
+) -> None:
+    (folder / "mine.yaml").write_text(content)
+    assert refused(capsys, "mine.yaml").startswith(line)
+
+
+@pytest.mark.parametrize("place", ["taken", "file", "file/below", "/proc/run"])
+def test_a_run_directory_that_cannot_be_used_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path, place: str
+) -> None:
+    monkeypatch.setattr(cli, "_kernel", lambda: None)
+    (folder / "taken").mkdir()
+    (folder / "taken" / "mine").touch()
+    (folder / "file").touch()
+    line = refused(capsys, "incast", "--out", place)
+    assert line.startswith(f"out: {place} ")
+    assert "; allowed: a " in line
+    assert sorted(path.name for path in folder.rglob("*")) == ["file", "mine", "taken"]
+
+
+# --- failures
+
+
+def test_without_a_kernel_a_run_says_how_to_get_one(
+    capsys: pytest.CaptureFixture[str], no_kernel: None, folder: Path
+) -> None:
+    for words in (["incast"], ["shell"], ["kernel", "info"], ["bench"]):
+        status, out, err = call(capsys, *words)
+        assert (status, out) == (FAILED, "")
+        assert err.startswith(
+            "run_experiment: there is no lab kernel yet: build it once with `./run_experiment kernel build`"
+        )
+        assert err.count("\n") == 1
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "err"),
+    [
+        (RuntimeError("it broke"), FAILED, "run_experiment: it broke\n"),
+        (OSError(28, "No space left on device"), FAILED, "run_experiment: [Errno 28] No space left on device\n"),
+        (BadRequest("key: no"), BAD_REQUEST, "run_experiment: key: no\n"),
+        (KeyboardInterrupt(), INTERRUPTED, "run_experiment: interrupted\n"),
+    ],
+)
+def test_every_error_is_a_line_and_a_status(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, err: str
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "catalog", fail)
+    assert call(capsys, "list") == (status, "", err)
+
+
+# --- requests that are met
+
+
+def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = call(capsys, "list", "--json")
+    rows = json.loads(out)
+    assert (status, err) == (DONE, "")
+    assert [row["experiment"] for row in rows] == list(catalog.catalog())
+    assert all(row["question"] and row["claim"] and row["expected"] for row in rows)
+    assert all(name in call(capsys, "list")[1] for name in catalog.catalog())
+
+
+def test_list_keys_says_what_each_key_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(call(capsys, "list", "--keys", "--json")[1])
+    assert [row["key"] for row in rows] == list(keys())
+    assert parse({row["key"]: row["default"] for row in rows}) == parse({})
+    assert all(row["allowed"] and row["meaning"] for row in rows)
+
+
+def test_help_and_version_end_well(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["--help"], ["run", "--help"], ["--version"]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(words)
+        assert ended.value.code == DONE
+        assert capsys.readouterr().out
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What would be run: label -> spec, and the folder; nothing is."""
+    found: dict[str, Any] = {}
+
+    def instead(arguments: Any, asked: Any, specs: Any, kernel: Any, folder: Path) -> int:
+        found.update(specs=dict(specs), folder=folder, arguments=arguments)
+        return DONE
+
+    monkeypatch.setattr(cli, "_kernel", lambda: None)
+    monkeypatch.setattr(cli, "_run_all", instead)
+    monkeypatch.setattr(limits, "_available_bytes", lambda: 1 << 60)
+    return found
+
+
+def test_a_name_is_short_for_run(planned: dict[str, Any], folder: Path) -> None:
+    assert cli.main(["incast", "--set", "senders=4", "--seed", "9", "--out", "here"]) == DONE
+    short = dict(planned)
+    assert cli.main(["run", "incast", "--set", "senders=4", "--seed", "9", "--out", "here"]) == DONE
+    assert short["specs"] == planned["specs"]
+    assert planned["folder"] == folder / "here"
+    assert {spec.senders for spec in planned["specs"].values()} == {4}
+    assert {spec.seed for spec in planned["specs"].values()} == {9}
+    assert list(planned["specs"]) == ["main", "rto_1ms", "dctcp"]
+
+
+def test_only_the_main_run(planned: dict[str, Any]) -> None:
+    assert cli.main(["demo", "--only"]) == DONE
+    assert list(planned["specs"]) == ["main"]
+
+
+def test_a_later_set_wins_over_an_earlier_and_over_the_file(planned: dict[str, Any], folder: Path) -> None:
+    (folder / "mine.yaml").write_text("experiment: incast\nsenders: 3\nrate: 1Gbps\nsack: off\n")
+    assert cli.main(["mine.yaml", "--only", "--set", "senders=4", "--set", "senders=5"]) == DONE
+    main = planned["specs"]["main"]
+    assert (main.senders, main.rate_bps, main.sack) == (5, 10**9, False)
+
+
+def test_a_value_may_hold_an_equals_sign() -> None:
+    with pytest.raises(BadRequest, match=r"^rate: '1=2' is not understood"):
+        parse(cli.given_keys(cli._parser().parse_args(["run", "incast", "--set", "rate=1=2"])))
+
+
+def test_the_spec_of_a_run_can_be_run_again(planned: dict[str, Any], folder: Path) -> None:
+    from experiments import rundir
+
+    spec = limits.resolve(parse({"queue": "dctcp", "senders": 7, "capture": "off"}))
+    rundir.write_spec(folder, spec, experiment="incast", label="dctcp", clock="virtual")
+    assert cli.main(["run", "spec.yaml", "--out", "again"]) == DONE
+    assert planned["specs"] == {"main": spec}
+
+
+# --- the program itself
+
+
+def program(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(ROOT / "run_experiment"), *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "line"),
+    [
+        (["incast", "--set", "rate=400"], BAD_REQUEST, "run_experiment: rate: '400' is not understood; allowed: "),
+        (["outcast"], BAD_REQUEST, "run_experiment: experiment: 'outcast' is unknown; allowed: "),
+        (["incast", "--out", "/dev/null/x"], BAD_REQUEST, "run_experiment: out: /dev/null/x cannot be written ("),
+        (["incast", "--out", "."], BAD_REQUEST, "run_experiment: out: . is not empty; allowed: "),
+        (["report", "."], BAD_REQUEST, "run_experiment: DIR: . is no run directory"),
+        (["no.yaml"], BAD_REQUEST, "run_experiment: no.yaml: cannot be read ("),
+    ],
+)
+def test_the_program_ends_as_its_main_does(folder: Path, words: list[str], status: int, line: str) -> None:
+    (folder / "mine").touch()
+    done = program(*words, cwd=folder)
+    if "no lab kernel" in done.stderr:
+        pytest.skip("the run directory is only looked at when there is a lab kernel")
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.startswith(line)
+    assert done.stderr.count("\n") == 1
+    assert [path.name for path in folder.iterdir()] == ["mine"]
+
+
+def test_any_python_starts_the_program(folder: Path) -> None:
+    words = ["/usr/bin/python3", str(ROOT / "run_experiment"), "list", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=folder, timeout=60)
+    assert (done.returncode, done.stderr) == (DONE, "")
+    assert json.loads(done.stdout)
+
+
+def test_a_reader_that_goes_away_is_no_traceback(folder: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        done = subprocess.run(
+            [str(ROOT / "run_experiment"), "list", "--keys", "--json"],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == FAILED
+    assert "Traceback" not in done.stderr
