@@ -46,7 +46,9 @@ def main(argv: Sequence[str]) -> int:
         words.insert(0, "run")
     try:
         arguments = _parser().parse_args(words or ["--help"])
-        return int(arguments.action(arguments) or 0)
+        status = int(arguments.action(arguments) or 0)
+        sys.stdout.flush()
+        return status
     except BadRequest as error:
         screen.say(f"run_experiment: {error}")
         return 2
@@ -176,7 +178,7 @@ def _list(arguments: argparse.Namespace) -> None:
         rows = [
             {
                 "key": item.metadata["name"],
-                "default": item.metadata["kind"].format(item.default),
+                "default": _as_typed(item.metadata["kind"].format(item.default)),
                 "allowed": item.metadata["kind"].allowed,
                 "meaning": item.metadata["help"],
             }
@@ -193,6 +195,11 @@ def _list(arguments: argparse.Namespace) -> None:
         print(json.dumps(rows, indent=1))
     else:
         screen.table(title, list(rows[0]), [[str(value) for value in row.values()] for row in rows])
+
+
+def _as_typed(value: Any) -> Any:
+    """A switch in the words that the command line takes."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -321,6 +328,8 @@ def _report(arguments: argparse.Namespace) -> None:
 def _shell(arguments: argparse.Namespace) -> int:
     from experiments.runner import open_shell
 
+    if not sys.stdin.isatty():
+        raise BadRequest("shell: standard input is not a terminal; allowed: a terminal")
     spec = limits.resolve(
         parse({"senders": 4, "capture": "off", **given_keys(arguments), "topology": arguments.topology})
     )
@@ -330,7 +339,8 @@ def _shell(arguments: argparse.Namespace) -> int:
         with _handling((signal.SIGTERM, signal.SIGHUP), _interrupt):
             return open_shell(spec, kernel, arguments.clock, folder)
     finally:
-        rundir.hand_over(folder)
+        if not rundir.discard_if_unused(folder):
+            rundir.hand_over(folder)
 
 
 def _kernel_build(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Incast and its two cheapest cures: what happens when 64 hosts answer one at the same time."""
+"""Incast and its two cheapest remedies: what happens when 64 hosts answer one at the same time."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ EXPERIMENT = Experiment(
     name="incast",
     question="What does a synchronised burst of N senders do to one receiver behind a shallow buffer?",
     claim="slide 14: the buffer fills in about 12 us, TCP waits 200 to 500 ms, throughput collapses",
-    expects="rounds of a fraction of a millisecond take 200 ms and more; a 1 ms timeout and DCTCP cure it",
+    expects="rounds of a fraction of a millisecond take 200 ms; a 1 ms timeout leaves a few ms, DCTCP cures",
     cases=cures,
 )

@@ -19,6 +19,7 @@ def main(folder: Path) -> int:
     setLogLevel("info")
     with emulate(topology(spec), limits.host_profile(spec)) as fabric:
         print(f"{len(fabric.hosts)} hosts on {spec.topology}; try: h1 ping -c 3 h2, h2 tc -s qdisc show dev eth0, exit")
+        print(f"what you write to {folder} stays; everything else is gone at exit")
         CLI(fabric)
     return 0
 

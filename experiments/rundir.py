@@ -6,10 +6,13 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import time
+from contextlib import suppress
 from datetime import datetime, timezone
 from importlib import metadata
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +33,11 @@ def create(out: Path | None, name: str) -> Path:
     Raises BadRequest when it exists with something in it or cannot be written. Under sudo it belongs to the
     invoking user.
     """
-    folder = out or _default_folder(name)
+    folder = out or Path("results")
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if out is None:
+            folder = _make_default_folder(name)
         if any(folder.iterdir()):
             raise BadRequest(f"out: {folder} is not empty; allowed: a new or an empty folder")
         probe = folder / ".writable"
@@ -45,11 +50,15 @@ def create(out: Path | None, name: str) -> Path:
     return folder.resolve()
 
 
-def _default_folder(name: str) -> Path:
-    """results/NAME-DATE-TIME, with a number behind it when that is taken."""
+def _make_default_folder(name: str) -> Path:
+    """results/NAME-DATE-TIME, with a number behind it when that is taken; never one that another process has made."""
     stem = Path("results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    candidates = [stem, *(Path(f"{stem}-{number}") for number in range(2, 1000))]
-    return next(folder for folder in candidates if not folder.exists())
+    for number in count(1):
+        folder = stem if number == 1 else Path(f"{stem}-{number}")
+        with suppress(FileExistsError):
+            folder.mkdir()
+            break
+    return folder
 
 
 def case_folder(folder: Path, label: str) -> Path:
@@ -58,6 +67,14 @@ def case_folder(folder: Path, label: str) -> Path:
     found = folder if label == "main" else folder / "cases" / label
     found.mkdir(parents=True, exist_ok=True)
     return found
+
+
+def discard_if_unused(folder: Path) -> bool:
+    """Remove a folder that holds nothing but its spec; says whether it did."""
+    unused = [path.name for path in folder.iterdir()] == ["spec.yaml"]
+    if unused:
+        shutil.rmtree(folder)
+    return unused
 
 
 def has_rounds(folder: Path) -> bool:

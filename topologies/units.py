@@ -38,11 +38,22 @@ def _parse(text: object, field: str, units: dict[str, int], base: str) -> int:
     allowed = f"a number and a unit, one of {', '.join(units)}"
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     if match is None or match.group(2) not in units:
-        raise BadRequest(f"{field}: {text!r} is not understood; allowed: {allowed}")
+        raise BadRequest(f"{field}: {text!r} is not understood{_hint(str(text), units)}; allowed: {allowed}")
     value = Fraction(match.group(1)) * units[match.group(2)]
     if value.denominator != 1:
         raise BadRequest(f"{field}: {text!r} is not a whole number of {base}; allowed: {allowed}")
     return int(value)
+
+
+def _hint(text: str, units: dict[str, int]) -> str:
+    """What a number with a unit cut short or in other letters may have meant."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        return ""
+    number, given = match.groups()
+    similar = (unit for unit in units if unit.lower().startswith(given.lower()))
+    meant = next((unit for unit in similar if (Fraction(number) * units[unit]).denominator == 1), None)
+    return f" (did you mean {number}{meant}?)" if meant else ""
 
 
 def parse_rate_bps(text: object, field: str = "rate") -> int:

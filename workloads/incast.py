@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from workloads.engine import Engine, Transfer
 from workloads.transport.base import Connection
 
-# Between rounds the network is quiet for this long (a few RTTs of any fabric here), so that each round is a
-# burst of its own.
+# Between rounds the network is quiet for this long (a few RTTs of any fabric here), so that each round is a burst of
+# its own, and then for a seeded part of a timer tick: rounds that all began at one phase of the hosts' tick would
+# all meet the same timers.
 _PAUSE_NS = 100_000
+_TICK_NS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ def start_offsets_ns(incast: Incast, senders: int, round_number: int) -> list[in
     return [dice.randint(0, incast.jitter_ns) for _ in range(senders)]
 
 
+def phase_ns(incast: Incast, round_number: int) -> int:
+    """How long after the pause a round begins, less than a tick; equal seeds give equal phases."""
+    return random.Random(f"{incast.seed}/{round_number}/phase").randrange(_TICK_NS)
+
+
 def run(
     incast: Incast, connections: Sequence[Connection], on_round: Callable[[Round], None] = lambda done: None
 ) -> list[Round]:
@@ -58,7 +65,7 @@ def run(
 
 
 def _round(engine: Engine, incast: Incast, connections: Sequence[Connection], number: int) -> Round:
-    start_ns = time.time_ns() + _PAUSE_NS
+    start_ns = time.time_ns() + _PAUSE_NS + phase_ns(incast, number)
     ends_ns: list[int] = []
     for connection, offset_ns in zip(connections, start_offsets_ns(incast, len(connections), number)):
         engine.start(
