@@ -1,5 +1,8 @@
 """What the arithmetic says: the round without loss, the round with one timeout, and how fast a burst fills a
-buffer."""
+buffer.
+
+The senders of a round start within its jitter: at uniform times in [0, J], about J / N apart.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +51,18 @@ def one_way_delay_ns(topology: str, link_ns: int, switch_ns: int) -> int:
     return links * link_ns + switches * switch_ns
 
 
-def ideal_round_seconds(path: Path, senders: int, sender_bytes: int) -> float:
-    """A round of `senders` blocks of `sender_bytes` without loss: every wire bit once through the receiver's
-    link, one one-way delay, and the first frame's time on its sender's own link (store and forward)."""
-    bits = 8 * (senders * path.wire_bytes(sender_bytes) + min(path.frame_bytes, path.wire_bytes(sender_bytes)))
-    return bits / path.rate_bps + path.delay_ns / 1e9
+def ideal_round_seconds(path: Path, senders: int, sender_bytes: int, jitter_ns: int = 0) -> float:
+    """A round of `senders` blocks of `sender_bytes` without loss, to be expected over many seeds.
+
+    The longer of two times: every wire bit once through the receiver's link, N B / C; and the last start,
+    expected at J N / (N + 1) for N uniform starts in [0, J], with that sender's own block behind it, B / C.
+    To it come one one-way delay, and the first frame's time on its sender's own link (store and forward). One
+    sender of 256 KiB at 400 Gb/s with 100 us of jitter: 50 us + 5.5 us + 1.4 us + 0.03 us = 56.9 us.
+    """
+    block_s = 8 * path.wire_bytes(sender_bytes) / path.rate_bps
+    first_frame_s = min(8 * path.frame_bytes / path.rate_bps, block_s)
+    last_start_s = jitter_ns / 1e9 * senders / (senders + 1)
+    return max(senders * block_s, last_start_s + block_s) + path.delay_ns / 1e9 + first_frame_s
 
 
 def goodput_one_timeout_bps(block_bytes: int, rate_bps: float, rto_ns: int) -> float:
@@ -63,10 +73,16 @@ def goodput_one_timeout_bps(block_bytes: int, rate_bps: float, rto_ns: int) -> f
 
 
 def buffer_fill_seconds(buffer_bytes: int, senders: int, rate_bps: float) -> float:
-    """How long a burst takes to fill the buffer: N senders bring N C, one link takes C away, so buffer / ((N
-    - 1) C).
+    """How long a burst takes at the least to fill the buffer: all at line rate at once, N senders bring N C, one
+    link takes C away, so buffer / ((N - 1) C); infinite for a single sender.
 
-    Two senders give buffer / C: 600 KB at 400 Gb/s fill in 12 us, the lecture's figure. Infinite for a single
-    sender.
+    Starts spread over a jitter, and slow start, make it longer by an amount that hangs on each round's starts:
+    spread evenly they would rarely fill a buffer that clusters of them do fill, so no mean load is modelled here.
     """
     return 8 * buffer_bytes / ((senders - 1) * rate_bps) if senders > 1 else math.inf
+
+
+def line_rate_fill_seconds(buffer_bytes: int, rate_bps: float) -> float:
+    """How long one line rate takes to fill a buffer that nothing leaves, buffer / C: 600 KB at 400 Gb/s in 12 us,
+    the lecture's figure."""
+    return 8 * buffer_bytes / rate_bps

@@ -26,16 +26,25 @@ def table(
     rows: Iterable[Sequence[Cell]],
     numbers: Iterable[int] = (),
     whole: Iterable[int] = (0,),
+    stacked: bool = False,
 ) -> Html:
-    """An HTML table; the columns `numbers` are set to the right, those of `whole` never wrap."""
+    """An HTML table; the columns `numbers` are set to the right, those of `whole` never wrap.
+
+    A `stacked` one becomes a list of cards on narrow screens, each cell below its column's name.
+    """
     classes = {**dict.fromkeys(whole, ' class="whole"'), **dict.fromkeys(numbers, ' class="number"')}
     head = "".join(f"<th{classes.get(place, '')}>{escape(name)}</th>" for place, name in enumerate(heads))
-    body = "\n".join(f"<tr>{_row(row, classes)}</tr>" for row in rows)
-    return Html(f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>')
+    body = "\n".join(f"<tr>{_row(row, heads, classes)}</tr>" for row in rows)
+    kind = ' class="stacked"' if stacked else ""
+    filled = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    return Html(f'<div class="wide">{filled}</div>')
 
 
-def _row(row: Sequence[Cell], classes: Mapping[int, str]) -> str:
-    return "".join(f"<td{classes.get(place, '')}>{escaped(value)}</td>" for place, value in enumerate(row))
+def _row(row: Sequence[Cell], heads: Sequence[str], classes: Mapping[int, str]) -> str:
+    return "".join(
+        f'<td data-head="{escape(name)}"{classes.get(place, "")}>{escaped(value)}</td>'
+        for place, (name, value) in enumerate(zip(heads, row))
+    )
 
 
 def definitions(mapping: Mapping[str, Any]) -> Html:

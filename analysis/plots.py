@@ -43,11 +43,11 @@ _QUEUE_CAPTION = (
 )
 _ROUNDS_CAPTION = (
     "Payload bits over the round's own time, from the barrier's release to the last byte. Dashed: the "
-    "same round without loss."
+    "same round without loss, start jitter included."
 )
 _SENDERS_CAPTION = (
     "Goodput over all rounds of each run. Dashed: the same blocks without loss, every bit once through "
-    "the receiver's link."
+    "the receiver's link, start jitter included."
 )
 
 

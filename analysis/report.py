@@ -4,6 +4,7 @@ print, light and dark."""
 from __future__ import annotations
 
 import base64
+import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -12,13 +13,14 @@ from string import Template
 from typing import Any
 
 from analysis import text
-from analysis.cost_model import buffer_fill_seconds, goodput_one_timeout_bps
+from analysis.cost_model import buffer_fill_seconds, goodput_one_timeout_bps, line_rate_fill_seconds
 from analysis.markup import Cell, Html, definitions, escaped, table
 from analysis.plots import draw_all
+from analysis.report_cases import cases, cures
 from analysis.run import Run
 from analysis.stalls import MEANINGS, Stall
 from analysis.style import Drawn
-from analysis.summary import comparison, counter_matches, fill_s, kernel_timeouts, peers, retransmits
+from analysis.summary import counter_matches, fill_s, kernel_timeouts, retransmits
 from analysis.verdicts import (
     COLLAPSE,
     NO_COLLAPSE,
@@ -32,13 +34,8 @@ from analysis.verdicts import (
 )
 
 _SHOWN_STALLS = 12
-_NO_CURE = 1.05  # rounds within 5 % of each other are called equal
 _VERDICT_CLASSES = {COLLAPSE: "bad", NO_COLLAPSE: "good"}
 _EVIDENCE = ("evidence", "holds", "configured", "modelled", "measured", "holds if", "read from")
-_COMPARISON = (
-    *("case", "senders", "goodput", "round", "slowdown", "timeouts", "resent", "drops", "marks"),
-    *("scheme", "verdict", "cure"),
-)
 _HERE = Path(__file__).parent
 
 
@@ -63,7 +60,7 @@ def page(run: Run, figures: Sequence[Drawn]) -> str:
         "tiles": _tiles(run),
         "missing": _missing(run, verdict),
         "evidence": _evidence(verdict),
-        "comparison": _comparison(run),
+        "comparison": cases(run),
         "figures": Html("\n".join(_figure(figure) for figure in figures if figure.path)),
         "skipped": _skipped(figures),
         "models": _models(run),
@@ -72,8 +69,8 @@ def page(run: Run, figures: Sequence[Drawn]) -> str:
         "drops": _drops(run),
         "spec": definitions(run.spec),
         "provenance": definitions(_flat(run.provenance)),
-        "command": shlex.join(run.provenance.get("command", [])),
-        "folder": shlex.quote(run.path.name),
+        "repeat": _repeat(run),
+        "rebuild": f"./run_experiment report {shlex.quote(str(_from_here(run.path)))}",
     }
     template = Template((_HERE / "report.html").read_text(encoding="utf-8"))
     return template.substitute({name: escaped(value) for name, value in fields.items()})
@@ -89,24 +86,6 @@ def headline(run: Run) -> str:
     factor = text.digits(median / spec.ideal_seconds)
     ideal = text.seconds(spec.ideal_seconds)
     return f"{where}: rounds take {text.seconds(median)} where {ideal} would do, {factor} times as long"
-
-
-def cures(run: Run) -> str:
-    """What the cases with as many senders did to the round time, as one sentence; empty without any."""
-    base = median_seconds(run.rounds)
-    others = [(each.parameters.label, median_seconds(each.rounds)) for _, each in peers(run)[1:]]
-    told = [f"{label}: {text.seconds(median)}, {_cure(base, median)}" for label, median in others if base and median]
-    return f"The same rounds with {'; '.join(told)}." if told else ""
-
-
-def _cure(base: float | None, median: float | None) -> str:
-    """How much shorter a case's median round is than the run's own; empty when one is missing."""
-    if not base or not median:
-        return ""
-    factor = max(base, median) / min(base, median)
-    if factor < _NO_CURE:
-        return "no cure"
-    return f"{text.times(factor)} {'faster' if median < base else 'slower'}"
 
 
 def _tiles(run: Run) -> Html:
@@ -131,7 +110,7 @@ def _missing(run: Run, verdict: Verdict) -> Html:
 
 
 def _evidence(verdict: Verdict) -> Html:
-    return table(_EVIDENCE, (_evidence_row(piece) for piece in verdict.evidence), whole=(0, 1))
+    return table(_EVIDENCE, (_evidence_row(piece) for piece in verdict.evidence), whole=(0, 1), stacked=True)
 
 
 def _evidence_row(piece: Evidence) -> list[Cell]:
@@ -146,35 +125,6 @@ def _quantity(value: Value, unit: str) -> str:
         return value or text.NOTHING
     scaled = {"s": text.seconds, "b/s": text.rate}.get(unit)
     return scaled(value) if scaled else f"{text.count(value)} {unit}"
-
-
-def _comparison(run: Run) -> Html:
-    """The run beside its cases; nothing when it has none."""
-    rows = comparison(run)
-    if len(rows) < 2:
-        return Html("")
-    body = (_comparison_row(rows[0], row) for row in rows)
-    return Html("<h2>Comparison</h2>\n" + table(_COMPARISON, body, numbers=range(1, 9), whole=(0, 9, 10, 11)))
-
-
-def _comparison_row(base: Mapping[str, Any], row: Mapping[str, Any]) -> list[Cell]:
-    counts = [text.count(row[key]) for key in ("timeouts", "retransmits", "drops", "ecn_marks")]
-    figures = [
-        text.rate(row["goodput_bps"]),
-        text.seconds(row["median_round_seconds"]),
-        text.times(row["slowdown"]),
-    ]
-    compares = row is not base and row["senders"] == base["senders"]
-    cure = _cure(base["median_round_seconds"], row["median_round_seconds"]) if compares else ""
-    return [
-        row["label"],
-        str(row["senders"]),
-        *figures,
-        *counts,
-        row["scheme"],
-        row["verdict"],
-        cure,
-    ]
 
 
 def _figure(figure: Drawn) -> str:
@@ -197,21 +147,34 @@ def _models(run: Run) -> Html:
     block_bytes = spec.senders * spec.sender_bytes
     without_loss_bps = block_bytes * 8 / spec.ideal_seconds
     one_timeout_bps = goodput_one_timeout_bps(block_bytes, without_loss_bps, spec.rto_min_ns)
-    fill = buffer_fill_seconds(spec.buffer_bytes, spec.senders, spec.path.rate_bps)
-    two_fill = buffer_fill_seconds(spec.buffer_bytes, 2, spec.path.rate_bps)
-    lossless = "every wire bit once through the receiver's link, and one one-way delay"
-    filling = f"buffer / ((N - 1) C), all {spec.senders} senders at line rate ({text.seconds(two_fill)} with two)"
+    lossless = (
+        "every wire bit once through the receiver's link, or, if longer, the last of N starts in the jitter J, "
+        "J N / (N + 1), and its block; with one one-way delay"
+    )
+    one_timeout = "one timeout per round: B / (B/C + RTOmin)"
     rows = [
-        ["round", lossless, text.seconds(spec.ideal_seconds), text.seconds(median_seconds(run.rounds))],
-        [
-            "goodput",
-            "one timeout per round: B / (B/C + RTOmin)",
-            text.rate(one_timeout_bps),
-            text.rate(goodput_bps(run.rounds)),
-        ],
-        ["buffer full after", filling, text.seconds(fill), text.seconds(fill_s(run))],
+        ["round", text.seconds(spec.ideal_seconds), text.seconds(median_seconds(run.rounds)), lossless],
+        ["goodput", text.rate(one_timeout_bps), text.rate(goodput_bps(run.rounds)), one_timeout],
+        *_fill_models(run),
     ]
-    return table(("quantity", "model", "modelled", "measured"), rows, numbers=(2, 3))
+    return table(("quantity", "modelled", "measured", "model"), rows, numbers=(1, 2), stacked=True)
+
+
+def _fill_models(run: Run) -> list[list[str]]:
+    """The least time in which the buffer fills, and the lecture's figure, beside the measured time."""
+    spec, name, measured = run.parameters, "buffer full after", text.seconds(fill_s(run))
+    least_s = buffer_fill_seconds(spec.buffer_bytes, spec.senders, spec.path.rate_bps)
+    least = (
+        f"at the least: all {spec.senders} senders at line rate at once, buffer / ((N - 1) C). Starts spread over the "
+        f"jitter of {text.seconds(spec.jitter_ns / 1e9)} and slow start make it longer; by how much hangs on how the "
+        "starts cluster, which no simple model tells"
+    )
+    one_rate_s = line_rate_fill_seconds(spec.buffer_bytes, spec.path.rate_bps)
+    one_rate = "one line rate into it, nothing leaves: buffer / C (the lecture's 12 µs: 600 KB at 400 Gb/s)"
+    return [
+        [name, "never" if math.isinf(least_s) else text.seconds(least_s), measured, least],
+        [name, text.seconds(one_rate_s), measured, one_rate],
+    ]
 
 
 def _stalls(stalls: Sequence[Stall]) -> Html:
@@ -227,7 +190,7 @@ def _stalls(stalls: Sequence[Stall]) -> Html:
     longest = sorted(stalls, key=lambda stall: (-stall.seconds, stall.start_s))[:_SHOWN_STALLS]
     rows = [[stall.flow, text.seconds(stall.start_s), text.seconds(stall.seconds), stall.cause] for stall in longest]
     return Html(
-        table(("cause", "meaning", "stalls", "flow seconds"), totals, numbers=(2, 3))
+        table(("cause", "meaning", "stalls", "flow seconds"), totals, numbers=(2, 3), stacked=True)
         + f"<p>The longest {len(rows)} of {text.counted(len(stalls), 'stall')}:</p>"
         + table(("flow", "began", "lasted", "cause"), rows, numbers=(1, 2))
     )
@@ -247,7 +210,7 @@ def _counters(run: Run) -> Html:
         ]
         for each in matches
     ]
-    return table(("kernel counter", "meaning", "kernel", "captures", "agree"), rows, numbers=(2, 3))
+    return table(("kernel counter", "meaning", "kernel", "captures", "agree"), rows, numbers=(2, 3), stacked=True)
 
 
 def _drops(run: Run) -> Html:
@@ -267,3 +230,15 @@ def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in mapping.items():
         flat.update(_flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value})
     return flat
+
+
+def _repeat(run: Run) -> str:
+    """The command that repeats the run from its own spec; the clock is no key of it."""
+    clock = "" if run.spec.get("clock") == "virtual" else " --clock real"
+    return f"./run_experiment run {shlex.quote(str(_from_here(run.path / 'spec.yaml')))}{clock}"
+
+
+def _from_here(path: Path) -> Path:
+    """The path as one would type it: relative when below the current folder, else absolute."""
+    whole, here = path.resolve(), Path.cwd()
+    return whole.relative_to(here) if here in whole.parents else whole

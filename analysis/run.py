@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -137,14 +138,14 @@ class Run:
 
     @cached_property
     def cases(self) -> dict[str, Run]:
-        """The further runs in cases/ that have results, by label, in natural order (`missing` names the
-        others)."""
+        """The further runs in cases/ that have results, by label (`missing` names the others): first the
+        cases in natural order, then the points of a sweep by scheme and senders."""
         return {name: Run(self.path / "cases" / name) for name in self._case_names(finished=True)}
 
     def _case_names(self, finished: bool) -> list[str]:
         folder = self.path / "cases"
         found = [case for case in folder.iterdir() if case.is_dir()] if folder.is_dir() else []
-        found.sort(key=lambda case: natural(case.name))
+        found.sort(key=lambda case: (is_sweep_point(case.name), natural(case.name)))
         return [case.name for case in found if (case / "measured.json").is_file() == finished]
 
     def packets(self, point: str) -> Packets:
@@ -223,6 +224,11 @@ class Run:
         if not isinstance(content, dict):
             raise BadRequest(f"{path}: holds {type(content).__name__}; allowed: a mapping")
         return content
+
+
+def is_sweep_point(label: str) -> bool:
+    """Whether a case is one point of a sweep over senders: its label ends with their number, as "dctcp-n16"."""
+    return bool(re.search(r"-n\d+$", label))
 
 
 def _sender_point(entry: Mapping[str, Any]) -> str:

@@ -33,13 +33,14 @@ class Parameters:
     rack: bool
     path: NetworkPath
     port_delay_ns: int
+    jitter_ns: int
     kmin_bytes: int | None
     kmax_bytes: int | None
 
     @property
     def ideal_seconds(self) -> float:
         """A round without loss (cost_model.ideal_round_seconds)."""
-        return ideal_round_seconds(self.path, self.senders, self.sender_bytes)
+        return ideal_round_seconds(self.path, self.senders, self.sender_bytes, self.jitter_ns)
 
     @property
     def scheme(self) -> str:
@@ -80,6 +81,7 @@ def parameters(spec: Mapping[str, Any]) -> Parameters:
         rack=_switch(spec, "rack") and _switch(spec, "sack"),
         path=_path(spec),
         port_delay_ns=_duration_ns(spec, "delay") + _duration_ns(spec, "switch_delay"),
+        jitter_ns=_duration_ns(spec, "jitter"),
         kmin_bytes=_optional(spec, "kmin", parse_bytes),
         kmax_bytes=_optional(spec, "kmax", parse_bytes),
     )

@@ -72,10 +72,11 @@ def incast_verdict(run: Run) -> Verdict:
 
 
 def _answer(pieces: Sequence[Evidence]) -> str:
-    """Goodput kept, or nothing lost and no timeout: no collapse. All the evidence there: collapse. Else
-    neither is proven."""
-    goodput, timed_out, dropped = pieces[:3]
-    if goodput.holds is False or (timed_out.measured == 0 and dropped.measured == 0):
+    """Goodput kept: no collapse. Lost, with nothing dropped and no timeout: none either, if the CPU kept up.
+    All the evidence there: collapse. Else neither is proven."""
+    goodput, timed_out, dropped, _, processor = pieces
+    slow_by_itself = goodput.holds and timed_out.measured == 0 and dropped.measured == 0
+    if goodput.holds is False or (slow_by_itself and processor.holds):
         return NO_COLLAPSE
     return COLLAPSE if all(piece.holds for piece in pieces) else NOT_PROVEN
 
@@ -180,13 +181,19 @@ def _drops(run: Run) -> Evidence:
 
 
 def _idle_link(run: Run) -> Evidence:
-    """The longest time within a round for which nothing left the hot port."""
-    gaps, source = idle_gaps_ns(run)
+    """The longest time within a round for which nothing left the hot port.
+
+    Where only a lower bound is known, one outside the allowed range says nothing: the link may have been idle for
+    longer, or more than once.
+    """
     rto_min_s = run.parameters.rto_min_ns / 1e9
     shortest_s = _SHORTEST_IDLE * rto_min_s
     longest_s = _LONGEST_IDLE * rto_min_s * 2 ** _backoffs(run) + _TICKS_S
     allowed = f"{text.seconds(shortest_s)} to {text.seconds(longest_s)}"
+    gaps, source = idle_gaps_ns(run)
     measured = max(gaps) / 1e9 if gaps else None
+    if measured is None and run.rounds:
+        measured, source = _idle_by_counters_s(run, shortest_s, longest_s)
     return Evidence(
         name="idle link",
         configured=rto_min_s,
@@ -213,18 +220,23 @@ def idle_gaps_ns(run: Run) -> tuple[list[int], str]:
         return [
             longest_idle_ns(series, each.start_ns, each.end_ns) for each in run.rounds
         ], f"queue samples of {run.hot_port}"
-    return _idle_by_counters_ns(run)
+    return [], f"no capture and no queue samples of the hot port {run.hot_port}"
 
 
-def _idle_by_counters_ns(run: Run) -> tuple[list[int], str]:
-    """The longest round less the time that all bytes ever sent took at line rate: idle for at least that long."""
+def _idle_by_counters_s(run: Run, shortest_s: float, longest_s: float) -> tuple[float | None, str]:
+    """The longest round less the time that all bytes ever sent took at line rate: idle for at least that long;
+    None when that is not within the range that decides, and the source or what is missing."""
     stack = run.measured.get("ports", {}).get(run.hot_port, {}).get("qdiscs", [])
     sent_bytes = next((qdisc["bytes"] for qdisc in stack if qdisc.get("parent") == "root" and "bytes" in qdisc), None)
     if sent_bytes is None:
-        return [], f"no capture, no queue samples and no byte counter of the hot port {run.hot_port}"
+        return None, f"no capture, no queue samples and no byte counter of the hot port {run.hot_port}"
     longest_ns = max(each.end_ns - each.start_ns for each in run.rounds)
     busy_ns = sent_bytes * 8 * 10**9 // run.parameters.path.rate_bps
-    return [max(longest_ns - busy_ns, 0)], f"longest round and bytes sent by {run.hot_port}"
+    bound_s = max(longest_ns - busy_ns, 0) / 1e9
+    if shortest_s <= bound_s <= longest_s:
+        return bound_s, f"longest round and bytes sent by {run.hot_port}"
+    proven = f"its byte counter proves {text.seconds(bound_s)} of silence in the longest round, in one piece or many"
+    return None, f"no capture and no queue samples of the hot port {run.hot_port}; {proven}"
 
 
 def _longest_gap_ns(times: np.ndarray, within: Round) -> int:

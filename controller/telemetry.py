@@ -16,12 +16,15 @@ import struct
 import time
 import traceback
 from array import array
+from itertools import count
 from pathlib import Path
 
 from topologies.qdisc import Probe
 
 COLUMNS = ("time_ns", "queue_bytes", "queue_packets", "drops", "marks")
 _PERIOD_S = 1e-6
+_SAMPLES_PER_FRAME = 4  # on a slow link, where a frame lasts longer than that, more would only repeat each other
+_STOP_CHECK_SAMPLES = 256
 _IDLE_SAMPLES = 20
 _ETH_P_ALL = 0x0003
 _PR_SET_TIMERSLACK, _PR_SET_PDEATHSIG = 29, 1
@@ -34,8 +37,9 @@ class QueueSampler:
     """Samples qdisc `handle` of port `interface` into `file` (rows of five int64, see COLUMNS); a context
     manager around the traffic."""
 
-    def __init__(self, interface: str, ifindex: int, handle: int, file: Path) -> None:
+    def __init__(self, interface: str, ifindex: int, handle: int, file: Path, frame_ns: int = 0) -> None:
         self._interface, self._ifindex, self._handle, self._file = interface, ifindex, handle, file
+        self._period_s = max(_PERIOD_S, frame_ns / _SAMPLES_PER_FRAME / 1e9)
         self._pid = 0
 
     def __enter__(self) -> QueueSampler:
@@ -79,11 +83,23 @@ class QueueSampler:
                 waiter.register(descriptor, select.POLLIN)
             while stop not in (descriptor for descriptor, _ in waiter.poll()):
                 _accept(tap, False)
-                _sample_while_busy(probe, samples)
+                self._sample_while_busy(probe, samples, waiter, stop)
                 _accept(tap, True)
                 _drain(tap)
         with open(self._file, "wb") as file:
             samples.tofile(file)
+
+    def _sample_while_busy(self, probe: Probe, samples: array[int], waiter: select.poll, stop: int) -> None:
+        """One row a period until the queue has been empty for a while; the empty tail is cut to one row."""
+        idle = 0
+        for number in count():
+            row = probe.read()
+            if row[0] or not idle:
+                samples.extend((time.time_ns(), *row))
+            idle = 0 if row[0] else idle + 1
+            if idle >= _IDLE_SAMPLES or (number % _STOP_CHECK_SAMPLES == 0 and stop in dict(waiter.poll(0))):
+                return
+            time.sleep(self._period_s)
 
 
 def _stop_descriptor() -> int:
@@ -93,17 +109,6 @@ def _stop_descriptor() -> int:
     signal.set_wakeup_fd(writer)
     signal.signal(signal.SIGTERM, lambda *_: None)
     return reader
-
-
-def _sample_while_busy(probe: Probe, samples: array[int]) -> None:
-    """One row a microsecond until the queue has been empty for a while; the empty tail is cut to one row."""
-    idle = 0
-    while idle < _IDLE_SAMPLES:
-        row = probe.read()
-        if row[0] or not idle:
-            samples.extend((time.time_ns(), *row))
-        idle = 0 if row[0] else idle + 1
-        time.sleep(_PERIOD_S)
 
 
 def _accept(tap: socket.socket, everything: bool) -> None:

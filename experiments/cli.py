@@ -13,16 +13,14 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-
-from experiments import limits, rundir, screen
-from experiments.catalog import Experiment, Plan, catalog, find, plan
+from experiments import limits, request, rundir, screen
+from experiments.catalog import Plan, catalog, plan
 from experiments.spec import Spec, parse
 from lab.boot import Stop
 from lab.cache import own_cache
@@ -45,10 +43,11 @@ def main(argv: Sequence[str]) -> int:
     if words and not words[0].startswith("-") and words[0] not in _COMMANDS:
         words.insert(0, "run")
     try:
-        arguments = _parser().parse_args(words or ["--help"])
-        status = int(arguments.action(arguments) or 0)
-        sys.stdout.flush()
-        return status
+        with _handling((signal.SIGTERM, signal.SIGHUP), _interrupt):
+            arguments = _parser().parse_args(words or ["--help"])
+            status = int(arguments.action(arguments) or 0)
+            sys.stdout.flush()
+            return status
     except BadRequest as error:
         screen.say(f"run_experiment: {error}")
         return 2
@@ -144,33 +143,10 @@ def _add_kernel(commands: Any) -> None:
     steps.add_parser("info", help="version, configuration, what is missing").set_defaults(action=_kernel_info)
 
 
-def given_keys(arguments: argparse.Namespace) -> dict[str, Any]:
+def given_keys(arguments: argparse.Namespace) -> dict[str, str]:
     """Spec keys that the command line sets, as text."""
-    given: dict[str, Any] = {}
-    for item in arguments.set:
-        name, equals, value = item.partition("=")
-        if not equals:
-            raise BadRequest(f"--set: {item!r} is given; allowed: KEY=VALUE")
-        given[name] = value
-    if arguments.seed is not None:
-        given["seed"] = arguments.seed
-    return given
-
-
-def _requested(name: str) -> tuple[Experiment, dict[str, Any]]:
-    """The experiment that a name or a YAML file asks for, and the keys that the file sets."""
-    if not name.endswith((".yaml", ".yml")):
-        return find(name), {}
-    try:
-        document = yaml.safe_load(Path(name).read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRequest(f"{name}: cannot be read ({error})") from None
-    except yaml.YAMLError as error:
-        raise BadRequest(f"{name}: is no YAML ({' '.join(str(error).split())})") from None
-    if not isinstance(document, Mapping) or "experiment" not in document:
-        raise BadRequest(f"{name}: has no key 'experiment'; allowed: a mapping of spec keys and 'experiment'")
-    left_out = (*rundir.META_KEYS, "hosts")
-    return find(str(document["experiment"])), {key: value for key, value in document.items() if key not in left_out}
+    seed = {} if arguments.seed is None else {"seed": arguments.seed}
+    return {**request.from_words(arguments.set), **seed}
 
 
 def _list(arguments: argparse.Namespace) -> None:
@@ -264,8 +240,9 @@ def _interrupt(number: int, frame: Any) -> NoReturn:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    experiment, from_file = _requested(arguments.experiment)
-    asked = plan(experiment, {**from_file, **given_keys(arguments)})
+    wanted = request.requested(arguments.experiment)
+    arguments.clock = arguments.clock or wanted.clock or request.CLOCKS[0]
+    asked = plan(wanted.experiment, {**wanted.keys, **given_keys(arguments)})
     specs = [
         ("main", limits.resolve(asked.main)),
         *((label, limits.resolve(spec)) for label, spec in asked.cases if not arguments.only),
@@ -273,7 +250,7 @@ def _run(arguments: argparse.Namespace) -> int:
     for _, spec in specs:
         limits.memory_bytes(spec)
     kernel = _kernel()
-    folder = rundir.create(arguments.out, experiment.name)
+    folder = rundir.create(arguments.out, wanted.experiment.name)
     try:
         return _run_all(arguments, asked, specs, kernel, folder)
     finally:
@@ -292,7 +269,11 @@ def _run_all(
     for line in failures:
         screen.say(f"run_experiment: {line}")
     if rundir.has_rounds(folder):
-        _conclude(folder, arguments.json, asked.experiment.question)
+        try:
+            _conclude(folder, arguments.json, asked.experiment.question)
+        except KeyboardInterrupt:
+            screen.say(f"the measurement is complete, its report is not: `./run_experiment report {folder}` makes it")
+            raise
     if stop.requested:
         return _INTERRUPTED
     return 1 if failures else 0
@@ -322,7 +303,14 @@ def _report(arguments: argparse.Namespace) -> None:
         raise BadRequest(
             f"DIR: {arguments.folder} is no run directory (it has no spec.yaml); allowed: a folder that `run` wrote"
         )
-    _conclude(arguments.folder, arguments.json, str(arguments.folder))
+    try:
+        _conclude(arguments.folder, arguments.json, str(arguments.folder))
+    except _DAMAGE as error:
+        raise BadRequest(f"DIR: {arguments.folder} is damaged ({type(error).__name__}: {error})") from error
+
+
+# What values of the wrong kind in a run directory's files lead to, where no check of their own names them.
+_DAMAGE = (TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
 
 
 def _shell(arguments: argparse.Namespace) -> int:
@@ -336,8 +324,7 @@ def _shell(arguments: argparse.Namespace) -> int:
     kernel = _kernel()
     folder = rundir.create(arguments.out, "shell")
     try:
-        with _handling((signal.SIGTERM, signal.SIGHUP), _interrupt):
-            return open_shell(spec, kernel, arguments.clock, folder)
+        return open_shell(spec, kernel, arguments.clock or request.CLOCKS[0], folder)
     finally:
         if not rundir.discard_if_unused(folder):
             rundir.hand_over(folder)

@@ -34,6 +34,7 @@ HOT_PORT = "leaf1-eth1"
 _PR_SET_TIMERSLACK = 29
 _HOT_RING_KIB = 32 * 1024
 _EVENTS = 3
+_KEPT_AFTER, _KEPT_EVERY = (1, 4, 16, 64), 256
 
 
 def tell(event: str, **facts: Any) -> None:
@@ -69,6 +70,8 @@ def run(spec: Spec, folder: Path) -> None:
         tell("phase", name="built", openvswitch=fabric.openvswitch.version())
         captures = stack.enter_context(_RunCapture(spec, fabric, folder))
         measured["capture"] = captures.losses
+        # Before the captures are copied: on a full disk the facts are there, and the captures are not.
+        stack.callback(_write, folder / "measured.json", measured)
         pairs = [(f"h{number}", RECEIVER) for number in range(2, spec.hosts + 1)]
         connections = tcp.connect(fabric, pairs)
         if spec.telemetry:
@@ -77,7 +80,7 @@ def run(spec: Spec, folder: Path) -> None:
         stack.callback(_account, measured, fabric, before, connections)
         tell("phase", name="rounds", packets=_packets(spec))
         workload = incast.Incast(spec.sru_bytes, spec.rounds, spec.jitter_ns, spec.seed)
-        incast.run(workload, connections, lambda done: _note(measured, done))
+        incast.run(workload, connections, lambda done: _note(measured, done, folder))
         tell("phase", name="measured")
         measured["complete"] = True
 
@@ -87,8 +90,11 @@ def _packets(spec: Spec) -> int:
     return spec.senders * spec.rounds * -(-spec.sru_bytes // limits.segment_bytes(spec))
 
 
-def _note(measured: dict[str, Any], done: incast.Round) -> None:
+def _note(measured: dict[str, Any], done: incast.Round, folder: Path) -> None:
+    """Tell of a round, and now and then write what there is: a killed run keeps it."""
     measured["rounds"].append(asdict(done))
+    if len(measured["rounds"]) in _KEPT_AFTER or len(measured["rounds"]) % _KEPT_EVERY == 0:
+        _write(folder / "measured.json", measured)
     tell("round", seconds=(done.end_ns - done.start_ns) / 1e9, bytes=done.bytes)
 
 
@@ -112,7 +118,10 @@ def _account(measured: dict[str, Any], fabric: Fabric, before: Any, connections:
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    """Whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(document, indent=1) + "\n")
+    part.replace(path)
 
 
 class _RunCapture(Capture):
@@ -136,19 +145,26 @@ def _sampler(spec: Spec, fabric: Fabric, folder: Path) -> QueueSampler:
     telemetry = folder / "telemetry"
     telemetry.mkdir(exist_ok=True)
     handle = qdisc.LOSSY if spec.queue == "droptail" else qdisc.LOSSY_RED
-    return QueueSampler(HOT_PORT, fabric.port_index[HOT_PORT], handle, telemetry / f"{HOT_PORT}.samples")
+    frame_ns = limits.link_profile(spec).frame_bytes * 8 * 10**9 // spec.rate_bps
+    return QueueSampler(HOT_PORT, fabric.port_index[HOT_PORT], handle, telemetry / f"{HOT_PORT}.samples", frame_ns)
+
+
+def _stop_once(number: int, frame: Any) -> None:
+    """A wish to stop interrupts what runs, and not what then keeps the results."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def main(folder: Path) -> int:
     """Exit status 0 when the run is whole, 130 when it was interrupted."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _stop_once)
     try:
         run(rundir.read_spec(folder), folder)
     except KeyboardInterrupt:
         return 130
     except (OSError, RuntimeError) as error:
-        print(f"run_experiment: {error}", file=sys.stderr)
+        print(error, file=sys.stderr)
         return 1
     return 0
 

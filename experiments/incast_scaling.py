@@ -22,6 +22,6 @@ EXPERIMENT = Experiment(
     name="incast_scaling",
     question="At how many senders does goodput collapse, with tail drop, with a 1 ms timeout, with DCTCP?",
     claim="slide 14: throughput falls 3 to 10 times",
-    expects="tail drop collapses once the windows exceed the buffer; a 1 ms timeout softens it, DCTCP does not collapse",
+    expects="tail drop collapses once the windows exceed the buffer; a 1 ms timeout softens it, DCTCP prevents it",
     cases=points,
 )

@@ -14,7 +14,11 @@ from topologies.units import BadRequest, format_bytes, format_duration, format_r
 TICK_NS = 1_000_000  # the lab kernel's HZ is 1000
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9000
 MOST_HOSTS = 1024
-MOST_RATE_BPS = 3_200_000_000_000
+LEAST_RATE_BPS, MOST_RATE_BPS = 100_000, 3_200_000_000_000
+MOST_RTT_NS = 900_000_000
+MOST_BUFFER_BYTES = 1 << 31
+MOST_JITTER_NS = 3_600_000_000_000
+LEAST_PMAX = 1e-6
 _GUEST_BASE_BYTES = 320 << 20
 _HOST_BYTES = 2 << 20
 _CAPTURE_BYTES = 24 << 20  # a tcpdump with its ring
@@ -57,12 +61,24 @@ def _check(spec: Spec) -> None:
         )
     if spec.hosts > MOST_HOSTS:
         _refuse("senders", f"{spec.senders} is given", f"up to {MOST_HOSTS - 1}")
-    if spec.rate_bps % 8 or spec.rate_bps > MOST_RATE_BPS:
+    if spec.rate_bps % 8 or not LEAST_RATE_BPS <= spec.rate_bps <= MOST_RATE_BPS:
         _refuse(
             "rate",
             f"{format_rate(spec.rate_bps)} is given",
-            f"whole bytes per second up to {format_rate(MOST_RATE_BPS)}",
+            f"whole bytes per second, {format_rate(LEAST_RATE_BPS)} to {format_rate(MOST_RATE_BPS)}",
         )
+    if spec.rtt_ns > MOST_RTT_NS:
+        _refuse(
+            "delay, switch_delay",
+            f"a round trip of {spec.rtt_ns / 1e9:g}s is given",
+            f"up to {format_duration(MOST_RTT_NS)} (ARP and SYN give up after a second)",
+        )
+    if spec.buffer_bytes > MOST_BUFFER_BYTES:
+        _refuse("buffer", f"{format_bytes(spec.buffer_bytes)} is given", f"up to {format_bytes(MOST_BUFFER_BYTES)}")
+    if spec.jitter_ns > MOST_JITTER_NS:
+        _refuse("jitter", f"{format_duration(spec.jitter_ns)} is given", f"up to {format_duration(MOST_JITTER_NS)}")
+    if spec.pmax is not None and spec.pmax < LEAST_PMAX:
+        _refuse("pmax", f"{spec.pmax} is given", f"{LEAST_PMAX} to 1")
     if not spec.rack and spec.sack:
         # Linux 6.17 removed the loss recovery that RACK had replaced (RFC 6675).
         _refuse("rack", "off is given with sack on", "off only together with sack=off")

@@ -24,7 +24,7 @@ from topologies.units import BadRequest
 FORMAT = 1
 ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("numpy", "pyarrow", "matplotlib", "scapy", "ryu", "PyYAML")
-META_KEYS = ("experiment", "label", "clock")
+DESCRIBING_KEYS = ("experiment", "label", "clock", "hosts")  # in spec.yaml beside the spec's own keys
 
 
 def create(out: Path | None, name: str) -> Path:
@@ -34,6 +34,10 @@ def create(out: Path | None, name: str) -> Path:
     invoking user.
     """
     folder = out or Path("results")
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise BadRequest(f"out: {str(folder)!r} is not UTF-8; allowed: a name in UTF-8") from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if out is None:
@@ -79,15 +83,18 @@ def discard_if_unused(folder: Path) -> bool:
 
 def has_rounds(folder: Path) -> bool:
     """Whether the run in `folder` came far enough to be summarised."""
-    measured = folder / "measured.json"
-    return measured.exists() and bool(json.loads(measured.read_text())["rounds"])
+    try:
+        return bool(json.loads((folder / "measured.json").read_text())["rounds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def hand_over(folder: Path) -> None:
     """Under sudo, give everything in `folder` (and results/ above it) to the user who called sudo."""
-    if os.geteuid() or "SUDO_UID" not in os.environ:
+    user, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
+    if os.geteuid() or not (user.isdecimal() and group.isdecimal()):
         return
-    owner = int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", -1))
+    owner = int(user), int(group)
     for path in (folder, *folder.rglob("*"), *([folder.parent] if folder.parent.name == "results" else [])):
         os.chown(path, *owner, follow_symlinks=False)
 
@@ -100,7 +107,7 @@ def write_spec(folder: Path, spec: Spec, **meta: Any) -> None:
 def read_spec(folder: Path) -> Spec:
     """The spec that `write_spec` wrote."""
     values = yaml.safe_load((folder / "spec.yaml").read_text())
-    return parse({name: value for name, value in values.items() if name not in (*META_KEYS, "hosts")})
+    return parse({name: value for name, value in values.items() if name not in DESCRIBING_KEYS})
 
 
 def write_provenance(folder: Path, facts: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -28,6 +29,9 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Mininet imports distutils; setuptools' stand-in for it takes longer than all else that a run imports.
 _STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"} if sys.version_info < (3, 12) else {}
+
+# An error of execve: its file is the name of a program, without a folder.
+_MISSING_TOOL = re.compile(r"\[Errno (2|13)\] .*: '[\w.-]+'$")
 
 OnEvent = Callable[[str, dict[str, Any]], None]
 
@@ -144,8 +148,11 @@ def _explain(task: Task, setting: Setting, outcome: Outcome, errors: str) -> str
         "interrupted": "interrupted",
         "died": f"the lab kernel died: {lines[-1] if lines else 'without a word'}",
     }.get(outcome.ended_as, lines[-1] if lines else f"exit status {outcome.status}")
-    (task.folder / "errors.log").write_text("\n".join(lines) + "\n")
-    return f"{task.label}: {reason} (what was measured is in {task.folder})"
+    if lines:
+        (task.folder / "errors.log").write_text("\n".join(lines) + "\n")
+    kept = f" (what was measured is in {task.folder})" if rundir.has_rounds(task.folder) else ""
+    hint = "; `./run_experiment check` lists what is missing" if _MISSING_TOOL.search(reason) else ""
+    return f"{task.label}: {reason}{hint}{kept}"
 
 
 def _convert_samples(folder: Path) -> None:

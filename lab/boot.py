@@ -16,6 +16,7 @@ import random
 import selectors
 import shutil
 import signal
+import string
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 _STOP_GRACE_S = 10.0
 _PIPE_BYTES = 1 << 20
+_CONTROL_PATH_LENGTH = 60
 _LOG_LINES = 60
 
 Event = dict[str, Any]
@@ -171,11 +173,12 @@ class _Session:
         self.status: int | None = None
         self.ended_as = "died"
         self.partial_line = b""
+        self.memory = memory_folder(job.memory_bytes)
         self.started_s = time.monotonic()
 
     def run(self, command: list[str], core: int, control: Path) -> Outcome:
         """Start the kernel, pump its pipes until it ends, and say how it went."""
-        pipes = _Pipes(interactive=self.job.interactive)
+        pipes = self.pipes = _Pipes(interactive=self.job.interactive)
         with _raw_terminal(self.job.interactive):
             process = self._start(command, core, pipes)
             try:
@@ -183,13 +186,15 @@ class _Session:
             finally:
                 _kill(process)
                 pipes.close()
+        if process.returncode == -signal.SIGBUS:
+            self.log.append(f"no room left for guest memory in {self.memory}: set FABRICLAB_MEMORY to another folder")
         return self._outcome()
 
     def _start(self, command: list[str], core: int, pipes: _Pipes) -> subprocess.Popen[bytes]:
         env = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": "/",
-            "TMPDIR": str(memory_folder(self.job.memory_bytes)),
+            "TMPDIR": str(self.memory),
             "LAB_SEED": f"{self.job.seed:x}",
         }
         parent = os.getpid()
@@ -231,10 +236,10 @@ class _Session:
                 if time.monotonic() >= deadline_s:  # also while output floods in
                     if self.ended_as != "died":
                         return
-                    deadline_s = self._ask_to_stop("watchdog", pipes)
+                    deadline_s = self._ask_to_stop("watchdog")
                 for key, _ in ready:
                     if key.fd == self.stop.descriptor:
-                        deadline_s = self._ask_to_stop("interrupted", pipes)
+                        deadline_s = self._ask_to_stop("interrupted")
                         selector.unregister(key.fd)
                     elif data := os.read(key.fd, _PIPE_BYTES):
                         handlers[key.fd](data)
@@ -243,11 +248,11 @@ class _Session:
                         del handlers[key.fd]
         process.wait()
 
-    def _ask_to_stop(self, ended_as: str, pipes: _Pipes) -> float:
+    def _ask_to_stop(self, ended_as: str) -> float:
         """Have the command interrupted; returns until when it may take to keep what it has."""
         self.ended_as = ended_as
         with suppress(BrokenPipeError):  # the kernel is ending by itself
-            os.write(pipes.orders[1], b"stop\n")
+            os.write(self.pipes.orders[1], b"stop\n")
         return time.monotonic() + _STOP_GRACE_S
 
     def _copy(self, index: int) -> Callable[[bytes], None]:
@@ -266,13 +271,17 @@ class _Session:
         for event in map(json.loads, filter(None, lines)):
             if event["event"] == "booted":
                 shutil.rmtree(control, ignore_errors=True)  # the kernel has read it: a killed run leaves nothing
+                if self.ended_as != "died":
+                    self._ask_to_stop(self.ended_as)  # what was asked before may have come too early to be heard
             if event["event"] == "exit":
                 self.status = event["status"]
             self.on_event(event, wall_s)
 
     def _outcome(self) -> Outcome:
-        if self.status is not None and self.ended_as == "died":
-            self.ended_as = "done" if self.status == 0 else "failed"
+        if self.status == 0:
+            self.ended_as = "done"  # also when a stop or the watchdog came too late to matter
+        elif self.status is not None and self.ended_as == "died":
+            self.ended_as = "failed"
         status = self.status if self.status is not None else 1
         return Outcome(status, self.ended_as, time.monotonic() - self.started_s, tuple(self.log))
 
@@ -319,6 +328,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _control_folder() -> Iterator[Path]:
     """A private folder for the job and the kernel's socket; folders of dead processes are swept first."""
     base = Path(tempfile.gettempdir())
+    if len(str(base)) > _CONTROL_PATH_LENGTH or set(str(base)) & set(string.whitespace):
+        base = Path("/tmp")  # the path is a word of the kernel's command line, and of a socket's address
     for stale in base.glob("fabriclab-lab-*-*"):
         if not Path(f"/proc/{stale.name.split('-')[2]}").exists():
             shutil.rmtree(stale, ignore_errors=True)
@@ -375,16 +386,17 @@ def _raw_terminal(interactive: bool) -> Iterator[None]:
 
 
 def memory_folder(memory_bytes: int) -> Path:
-    """A folder where the guest's memory can lie: enough room, memory-backed where possible, and not mounted noexec."""
-    candidates = [
-        Path(text) for text in (os.environ.get("FABRICLAB_MEMORY"), "/dev/shm", tempfile.gettempdir()) if text
-    ]
+    """A folder where the guest's memory can lie: enough room, memory-backed where possible, and not mounted noexec.
+
+    $FABRICLAB_MEMORY alone when it is set. Raises LabError when there is none.
+    """
+    given = os.environ.get("FABRICLAB_MEMORY")
+    candidates = [Path(given)] if given else [Path("/dev/shm"), Path(tempfile.gettempdir())]
     for folder in candidates:
         if folder.is_dir() and os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
             space = os.statvfs(folder)
-            if space.f_bavail * space.f_frsize >= memory_bytes // 4:
+            if space.f_bavail * space.f_frsize >= memory_bytes:
                 return folder
     looked_at = ", ".join(map(str, candidates))
-    raise LabError(
-        f"no folder for {memory_bytes >> 20} MiB of guest memory in {looked_at}: set FABRICLAB_MEMORY to one"
-    )
+    size = f"{memory_bytes >> 20} MiB of guest memory"
+    raise LabError(f"no room for {size} in {looked_at}: set FABRICLAB_MEMORY to a folder with room")

@@ -72,7 +72,7 @@ def settle() -> None:
 def open_channel() -> int:
     """The serial line to the host, raw: JSON lines out, "stop" in."""
     channel = os.open("/dev/tty2", os.O_RDWR | os.O_NOCTTY)
-    tty.setraw(channel)
+    tty.setraw(channel, termios.TCSANOW)  # the default would flush a "stop" that is there already
     return channel
 
 
@@ -122,12 +122,20 @@ def wait(pid: int, channel: int) -> int:
     while True:
         ready, _, _ = select.select([wakeup, channel], [], [])
         if channel in ready and b"stop" in os.read(channel, 64):
-            os.killpg(pid, signal.SIGINT)
+            _interrupt(pid)
         if wakeup in ready:
             os.read(wakeup, 64)
             status = _reap(pid)
             if status is not None:
                 return status
+
+
+def _interrupt(pid: int) -> None:
+    """SIGINT to the job and what it started, or to the job alone while it has no session of its own yet."""
+    try:
+        os.killpg(pid, signal.SIGINT)
+    except ProcessLookupError:
+        os.kill(pid, signal.SIGINT)
 
 
 def _child_wakeup() -> int:

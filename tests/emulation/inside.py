@@ -20,6 +20,7 @@ from typing import Any, Callable
 from experiments import limits
 from experiments.guest import topology
 from experiments.spec import Spec, parse
+from topologies import hosts
 from topologies.emulate import Fabric, emulate
 from topologies.namespaces import entered
 from workloads import counters
@@ -138,8 +139,12 @@ def _datagram_sockets(fabric: Fabric, senders: Sequence[str], quiet_s: float) ->
 
 
 def reach(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Connect every sender to h1 and let each send a little; seconds of the host's clock are the host's to take."""
+    """Connect every sender to h1 and let each send a little, over links that are up from the first moment on."""
     with fabric_of(keys) as (spec, fabric):
+        hosts.await_carriers(fabric.port_index, deadline_s=0.0)
+        for namespace in fabric.namespaces.values():
+            with entered(namespace):
+                hosts.await_carriers(["eth0"], deadline_s=0.0)
         pairs = [(f"h{number}", "h1") for number in range(2, spec.hosts + 1)]
         connections = tcp.connect(fabric, pairs)
         sent = [connection.send(100) for connection in connections]

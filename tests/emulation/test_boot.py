@@ -245,9 +245,8 @@ def test_a_command_that_eats_all_memory_fails_alone(in_lab: InLab) -> None:
 BOOTER = f"""import sys
 from pathlib import Path
 from lab.boot import Job, run
-from lab.kernel import find_kernel
-job = Job(({PYTHON!r}, "-c", {LOOP!r}), Path(sys.argv[1]))
-run(find_kernel().path, job, lambda event, wall_s: print(event["event"], flush=True))
+job = Job(({PYTHON!r}, "-c", {LOOP!r}), Path(sys.argv[2]))
+run(Path(sys.argv[1]), job, lambda event, wall_s: print(event["event"], flush=True))
 """
 
 
@@ -255,7 +254,7 @@ run(find_kernel().path, job, lambda event, wall_s: print(event["event"], flush=T
 def test_a_killed_process_takes_its_lab_along(kernel: Kernel, tmp_path: Path, number: signal.Signals) -> None:
     with memory_folder() as memory:
         mounts = Path("/proc/mounts").read_text()
-        words = [PYTHON, "-c", BOOTER, str(tmp_path)]
+        words = [PYTHON, "-c", BOOTER, str(kernel.path), str(tmp_path)]
         environment = {**os.environ, "FABRICLAB_MEMORY": str(memory), "TMPDIR": str(tmp_path)}
         with subprocess.Popen(
             words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

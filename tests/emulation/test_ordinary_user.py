@@ -19,7 +19,7 @@ from lab.kernel import Kernel
 from tests.conftest import ROOT
 from tests.emulation import host
 from tests.emulation.captures import read
-from tests.emulation.conftest import RUN_LIMIT_S
+from tests.emulation.conftest import RUN_LIMIT_S, run_experiment
 
 pytestmark = pytest.mark.lab
 
@@ -99,7 +99,8 @@ def pay_visit(base: Path, kernel: Kernel) -> Visit:
 
 
 def test_it_works_without_privilege(visit: Visit) -> None:
-    assert (visit.status, visit.stderr) == (0, "main: ended with status 0\n")
+    assert visit.status == 0, visit.stderr
+    assert [line.partition(":")[0] for line in visit.stderr.splitlines()] == ["main"]
     assert (visit.folder / "report.html").is_file()
     assert json.loads((visit.folder / "summary.json").read_text())["complete"] is True
 
@@ -113,6 +114,13 @@ def test_it_changes_nothing_on_the_host(visit: Visit) -> None:
 
 def test_its_files_are_its_own(visit: Visit) -> None:
     assert {path.stat().st_uid for path in visit.folder.rglob("*")} == {NOBODY}
+
+
+def test_it_measures_what_root_measures(visit: Visit, tmp_path: Path) -> None:
+    done = run_experiment(tmp_path / "run", "incast", "--only", "--set", "senders=4")
+    assert done.status == 0, done.stderr
+    for name in ("measured.json", "telemetry/queue.parquet", *(f"pcap/h{number}-eth0.pcap" for number in range(2, 6))):
+        assert (done.folder / name).read_bytes() == (visit.folder / name).read_bytes(), name
 
 
 def test_its_captures_are_complete(visit: Visit) -> None:

@@ -7,8 +7,10 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 from lab.kernel import Kernel
 from tests.conftest import ROOT
 from tests.emulation.captures import Frame, read
-from tests.emulation.conftest import RUN_LIMIT_S, Done
+from tests.emulation.conftest import RUN_LIMIT_S, Done, run_experiment
 from tests.emulation.host import children_of, processes_of_session, within
 from topologies.units import parse_bytes
 
@@ -133,6 +135,32 @@ def test_queue_samples_never_exceed_the_buffer_and_reach_it(collapse: Done) -> N
 
 def test_the_host_is_as_it_was(collapse: Done) -> None:
     assert collapse.host_after == collapse.host_before
+
+
+def test_an_experiment_runs_its_cases_and_compares_them(kernel: Kernel, tmp_path: Path) -> None:
+    done = run_experiment(tmp_path / "run", "incast", "--set", "senders=4", "--set", "capture=off", "--seed", "5")
+    assert done.status == 0, done.stderr
+    assert sorted(line.partition(":")[0] for line in done.stderr.splitlines()) == ["dctcp", "main", "rto_1ms"]
+    assert f"report: {done.folder / 'report.html'}" in done.stdout
+    rows = done.document("summary.json")["comparison"]
+    assert {row["label"] for row in rows} == {"main", "rto_1ms", "dctcp"}
+    assert all(row["label"] in done.stdout for row in rows)
+    for label in ("rto_1ms", "dctcp"):
+        assert done.document(f"cases/{label}/measured.json")["complete"] is True
+        assert done.document(f"cases/{label}/provenance.json")["seed"] == 5
+        assert done.document(f"cases/{label}/summary.json")["spec"]["senders"] == 4
+
+
+def test_the_same_run_on_the_real_clock(kernel: Kernel, tmp_path: Path) -> None:
+    words = ("senders=2", "rate=100Mbps", "bytes=64KiB", "rounds=1", "capture=off")
+    done = run_experiment(tmp_path / "run", "incast", "--only", "--clock", "real", *(f"--set={word}" for word in words))
+    assert done.status == 0, done.stderr
+    measured, provenance = done.document("measured.json"), done.document("provenance.json")
+    assert (provenance["clock"], measured["complete"]) == ("real", True)
+    started_s = datetime.fromisoformat(provenance["started"]).timestamp()
+    assert started_s <= measured["rounds"][0]["start_ns"] / 1e9 <= time.time()
+    # 128 KiB over 100 Mb/s take 10 ms, and a CPU that has other things to do no less
+    assert provenance["wall"]["rounds_s"] >= measured["virtual_s"] >= 2 * 65_536 * 8 / 100e6
 
 
 # --- runs that do not

@@ -11,6 +11,7 @@ from analysis.cost_model import (
     buffer_fill_seconds,
     goodput_one_timeout_bps,
     ideal_round_seconds,
+    line_rate_fill_seconds,
     one_way_delay_ns,
 )
 from topologies.units import BadRequest
@@ -35,12 +36,32 @@ def test_the_first_frame_of_a_small_block_is_small() -> None:
     assert ideal_round_seconds(PATH, 1, 100) == pytest.approx(2 * 8 * 166 / 400e9 + 2.5e-6)
 
 
+def test_one_sender_waits_for_its_own_start() -> None:
+    """Expected at half of 100 us; then 262144 B + 182 headers of 66 B, one frame, and 2.5 us."""
+    bits = 8 * (262_144 + 182 * 66 + 1514)
+    assert ideal_round_seconds(PATH, 1, 262_144, 100_000) == pytest.approx(50e-6 + bits / 400e9 + 2.5e-6)
+    assert ideal_round_seconds(PATH, 1, 262_144, 100_000) == pytest.approx(58.0e-6, rel=1e-3)
+
+
+def test_the_last_start_of_four_is_expected_at_four_fifths_of_the_jitter() -> None:
+    longer_s = ideal_round_seconds(PATH, 4, 262_144, 100_000) - ideal_round_seconds(PATH, 1, 262_144)
+    assert longer_s == pytest.approx(80e-6)
+
+
+def test_many_senders_hide_the_jitter() -> None:
+    assert ideal_round_seconds(PATH, 64, 262_144, 100_000) == ideal_round_seconds(PATH, 64, 262_144)
+
+
 def test_one_timeout_per_block_of_the_fast_paper() -> None:
     """8 servers, 256 KB each at 1 Gb/s, RTO 200 ms: 16.8 ms of data in 216.8 ms."""
     assert goodput_one_timeout_bps(8 * 262_144, 1e9, 200_000_000) == pytest.approx(1e9 * 0.016777216 / 0.216777216)
 
 
 def test_the_lectures_twelve_microseconds() -> None:
+    assert line_rate_fill_seconds(600_000, 400e9) == pytest.approx(12e-6)
+
+
+def test_all_at_once_fill_the_buffer_sooner_the_more_they_are() -> None:
     assert buffer_fill_seconds(600_000, 2, 400e9) == pytest.approx(12e-6)
     assert buffer_fill_seconds(600_000, 64, 400e9) == pytest.approx(12e-6 / 63)
     assert buffer_fill_seconds(600_000, 1, 400e9) == math.inf

@@ -4,6 +4,8 @@ them."""
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from analysis.verdicts import COLLAPSE, NO_COLLAPSE, NOT_PROVEN, Verdict, incast
 from tests.unit.test_analysis_pcap import T0_NS, Capture, pcap_bytes
 from topologies.units import BadRequest
 
+ROOT = Path(__file__).resolve().parents[2]
 RTO_US = 201_000
 ROUND_US = RTO_US + 100
 SPEC = {
@@ -129,6 +132,22 @@ def test_cases_are_runs_in_natural_order_and_failed_ones_are_said(tmp_path: Path
         ("n16", "n16"),
     ]
     assert run.missing == ("cases/broken: no measured.json",)
+
+
+def test_points_of_a_sweep_come_after_the_cases_by_scheme_and_senders(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    for label in ("dctcp-n16", "rto_1ms", "dctcp-n2", "droptail-n1", "dctcp"):
+        make_run(tmp_path / "run" / "cases" / label, {"label": label})
+    assert list(run.cases) == ["dctcp", "rto_1ms", "dctcp-n2", "dctcp-n16", "droptail-n1"]
+
+
+def test_without_numpy_the_projects_python_is_named() -> None:
+    """sys.modules[name] = None makes Python refuse the import."""
+    code = "import sys; sys.modules['numpy'] = None; from analysis import Run"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: numpy is missing; use the project's Python: $(python3 lab/cache.py)"
+    )
 
 
 def test_missing_and_empty_captures_are_said(tmp_path: Path) -> None:
@@ -296,6 +315,19 @@ def test_a_real_clock_leaves_the_processor_unproven(tmp_path: Path) -> None:
     assert (verdict.verdict, evidence(verdict)["CPU kept up"]) == (NOT_PROVEN, None)
 
 
+def test_slow_rounds_without_drops_may_be_the_processors_on_a_real_clock(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {"clock": "real"}, {"tcp": {}, "ports": {"leaf1-eth1": port(0, hot=True)}})
+    (tmp_path / "run" / "pcap" / "h3-eth0.pcap").unlink()
+    verdict = incast_verdict(run)
+    assert (verdict.verdict, evidence(verdict)["goodput"]) == (NOT_PROVEN, True)
+    assert verdict.missing == ("nothing in the run directory tells whether the CPU kept up with the real clock",)
+
+
+def test_no_round_and_no_drop_prove_nothing(tmp_path: Path) -> None:
+    nothing = {"rounds": [], "tcp": {}, "ports": {"leaf1-eth1": port(0, hot=True)}}
+    assert incast_verdict(make_run(tmp_path / "run", facts=nothing)).verdict == NOT_PROVEN
+
+
 def test_without_captures_counters_and_samples_take_their_place(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     for capture in (tmp_path / "run" / "pcap").iterdir():
@@ -307,13 +339,37 @@ def test_without_captures_counters_and_samples_take_their_place(tmp_path: Path) 
     assert sources["idle link"] == "queue samples of leaf1-eth1"
 
 
+def counted(path: Path, sent_bytes: int, rto_min: str = "200ms") -> Run:
+    """A run with byte counters instead of captures and queue samples."""
+    hot = port(2, hot=True)
+    hot["qdiscs"][0].update({"parent": "root", "bytes": sent_bytes})
+    spec = {"capture": "off", "telemetry": "off", "rto_min": rto_min}
+    run = make_run(path, spec, {"ports": {"leaf1-eth1": hot}})
+    for file in [*(path / "pcap").iterdir(), path / "telemetry" / "queue.parquet"]:
+        file.unlink()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("sent_bytes", "rto_min", "proven"),
+    [(10**12, "200ms", "0 ns"), (6_000_000_000, "200ms", "81.1 ms"), (0, "100ms", "201 ms")],
+)
+def test_a_bound_outside_the_range_leaves_the_idle_link_open(
+    tmp_path: Path, sent_bytes: int, rto_min: str, proven: str
+) -> None:
+    """The link may have been idle for longer than a bound too short, or more than once within one too long."""
+    verdict = incast_verdict(counted(tmp_path / "run", sent_bytes, rto_min))
+    idle = verdict.evidence[3]
+    assert (verdict.verdict, idle.measured, idle.holds) == (NOT_PROVEN, None, None)
+    assert verdict.missing == (
+        "no capture and no queue samples of the hot port leaf1-eth1; its byte counter proves "
+        f"{proven} of silence in the longest round, in one piece or many",
+    )
+
+
 def test_bytes_sent_tell_how_long_the_link_was_idle_at_least(tmp_path: Path) -> None:
     """2.5 GB at 400 Gb/s take 50 ms of the round's 201.1 ms."""
-    hot = port(2, hot=True)
-    hot["qdiscs"][0].update({"parent": "root", "bytes": 2_500_000_000})
-    run = make_run(tmp_path / "run", {"capture": "off", "telemetry": "off"}, {"ports": {"leaf1-eth1": hot}})
-    for file in [*(tmp_path / "run" / "pcap").iterdir(), tmp_path / "run" / "telemetry" / "queue.parquet"]:
-        file.unlink()
+    run = counted(tmp_path / "run", sent_bytes=2_500_000_000)
     verdict = incast_verdict(run)
     assert verdict.verdict == COLLAPSE
     assert verdict.evidence[3].measured == pytest.approx(ROUND_US / 1e6 - 0.05)

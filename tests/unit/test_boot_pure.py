@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +110,22 @@ def test_who_does_not_listen_is_killed(places: Path, monkeypatch: pytest.MonkeyP
     assert outcome.wall_s < 5
 
 
+class Slow(io.BytesIO):
+    """A reader that is never done before there is more."""
+
+    def write(self, data: Any) -> int:
+        time.sleep(0.02)
+        return super().write(data)
+
+
 def test_the_watchdog_bites_while_output_floods_in(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boot, "_STOP_GRACE_S", 0.3)
-    outcome, _, out, _ = booted(places, "exec yes", watchdog_s=0.5)
+    job = Job(("true",), places, watchdog_s=0.5, memory_bytes=1 << 20)
+    out = Slow()
+    outcome = boot.run(script(places, "exec timeout 10 yes"), job, stdout=out, stderr=io.BytesIO())
     assert outcome.ended_as == "watchdog"
     assert outcome.wall_s < 5
-    assert len(out) > 10_000
+    assert len(out.getvalue()) > 10_000
 
 
 def test_the_job_is_as_asked(places: Path) -> None:
@@ -210,7 +221,8 @@ def test_without_a_place_for_locks_any_core_will_do(places: Path, monkeypatch: p
 def test_memory_lies_where_there_is_room(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_folder(1 << 20) == places
     monkeypatch.setenv("FABRICLAB_MEMORY", "/no/such/folder")
-    assert memory_folder(1 << 20) in (Path("/dev/shm"), places / "tmp")
+    with pytest.raises(LabError, match="no room for 1 MiB of guest memory in /no/such/folder: set FABRICLAB_MEMORY"):
+        memory_folder(1 << 20)
     monkeypatch.delenv("FABRICLAB_MEMORY")
     assert memory_folder(1 << 20) in (Path("/dev/shm"), places / "tmp")
 
@@ -218,8 +230,8 @@ def test_memory_lies_where_there_is_room(places: Path, monkeypatch: pytest.Monke
 def test_no_room_for_memory_is_one_line(places: Path) -> None:
     with pytest.raises(LabError) as error:
         memory_folder(1 << 60)
-    assert str(error.value).startswith(f"no folder for {1 << 40} MiB of guest memory in {places}, ")
-    assert str(error.value).endswith(": set FABRICLAB_MEMORY to one")
+    assert str(error.value).startswith(f"no room for {1 << 40} MiB of guest memory in {places}: ")
+    assert str(error.value).endswith(": set FABRICLAB_MEMORY to a folder with room")
 
 
 # --- the first process in the lab

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["incast", "--colour", "red"], "unrecognized arguments: --colour red"),
         (["incast", "--set"], "argument --set: expected one argument"),
         (["incast", "--set", "rate"], "--set: 'rate' is given; allowed: KEY=VALUE"),
-        (["incast", "--set", "=5"], ": unknown key; allowed: "),
+        (["incast", "--set", "=5"], "--set: '=5' is given; allowed: KEY=VALUE"),
         (["incast", "--set", "rate="], "rate: '' is not understood; allowed: "),
-        (["incast", "--set", "rate=400"], "rate: '400' is not understood; allowed: "),
+        (["incast", "--set", "rate=400"], "rate: '400' is not understood"),
         (["incast", "--set", "rate=0Gbps"], "rate: '0Gbps' is given; allowed: above zero"),
         (["incast", "--set", "sender=4"], "sender: unknown key (did you mean senders?); allowed: "),
         (["incast", "--set", "senders=0"], "senders: '0' is given; allowed: above zero"),
@@ -92,23 +93,41 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     ],
 )
 def test_a_bad_request_is_one_line(
-    capsys: pytest.CaptureFixture[str], no_kernel: None, folder: Path, words: list[str], line: str
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    no_kernel: None,
+    folder: Path,
+    words: list[str],
+    line: str,
 ) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     assert refused(capsys, *words).startswith(line)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_shell_without_a_terminal_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    assert refused(capsys, "shell") == "shell: standard input is not a terminal; allowed: a terminal"
     assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        (None, "cannot be read ([Errno 2] No such file or directory"),
-        ("experiment: [", "is no YAML (while parsing a flow node"),
-        ("experiment:\n\tincast", "is no YAML (while scanning"),
+        (None, "is no file; allowed: a YAML file"),
+        ("experiment: [", "is no spec in YAML (while parsing a flow node"),
+        ("experiment:\n\tincast", "is no spec in YAML (while scanning"),
         ("- experiment", "has no key 'experiment'; allowed: a mapping"),
         ("", "has no key 'experiment'; allowed: a mapping"),
         ("rate: 400Gbps", "has no key 'experiment'; allowed: a mapping"),
         (b"\xff\xfe\x00", "cannot be read ("),
-        (b"experiment: \x00", "is no YAML ("),
+        (b"experiment: \x00", "is no spec in YAML ("),
+        ("experiment: incast\nrate: 1Gbps\nrate: 2Gbps", "is no spec in YAML (rate: given twice)"),
+        ("experiment: &name incast\nrate: *name", "is no spec in YAML (aliases are not allowed)"),
+        ("[" * 100_000, "is no spec in YAML ("),
+        (b" " * (1 << 20) + b"experiment: incast", "has 1048594 bytes; allowed: up to 1048576"),
     ],
 )
 def test_a_bad_file_is_one_line(
@@ -121,7 +140,7 @@ def test_a_bad_file_is_one_line(
 
 def test_a_folder_is_no_file(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "mine.yaml").mkdir()
-    assert refused(capsys, "run", "mine.yaml").startswith("mine.yaml: cannot be read (")
+    assert refused(capsys, "run", "mine.yaml").startswith("mine.yaml: is no file; allowed: a YAML file")
 
 
 @pytest.mark.parametrize(
@@ -129,11 +148,13 @@ def test_a_folder_is_no_file(capsys: pytest.CaptureFixture[str], folder: Path) -
     [
         ("experiment: outcast", "experiment: 'outcast' is unknown"),
         ("experiment: incast\ncolour: red", "colour: unknown key"),
-        ("experiment: incast\nrate: 400", "rate: 400 is not understood"),
-        ("experiment: incast\nsenders: 4.5", "senders: 4.5 is not understood"),
-        ("experiment: incast\nsenders: [4]", "senders: [4] is not understood"),
+        ("experiment: incast\nrate: 400", "rate: '400' is not understood"),
+        ("experiment: incast\nsenders: 4.5", "senders: '4.5' is not understood"),
+        ("experiment: incast\nsenders: [4]", "senders: ['4'] is not understood"),
         ("experiment: incast\n7: 8", "7: unknown key"),
-        ("experiment: [incast]", "experiment: \"['incast']\" is unknown"),
+        ("experiment: [incast]", "mine.yaml: has no key 'experiment'; allowed: a mapping"),
+        ("experiment: incast\nseed: 2020-99-99", "seed: '2020-99-99' is not understood"),
+        ("experiment: incast\nclock: slow", "clock: 'slow' is unknown; allowed: virtual, real"),
     ],
 )
 def test_a_bad_key_in_a_file_is_one_line(
@@ -161,8 +182,9 @@ def test_a_run_directory_that_cannot_be_used_is_one_line(
 
 
 def test_without_a_kernel_a_run_says_how_to_get_one(
-    capsys: pytest.CaptureFixture[str], no_kernel: None, folder: Path
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, no_kernel: None, folder: Path
 ) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     for words in (["incast"], ["shell"], ["kernel", "info"], ["bench"]):
         status, out, err = call(capsys, *words)
         assert (status, out) == (FAILED, "")
@@ -287,12 +309,12 @@ def program(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "status", "line"),
     [
-        (["incast", "--set", "rate=400"], BAD_REQUEST, "run_experiment: rate: '400' is not understood; allowed: "),
+        (["incast", "--set", "rate=400"], BAD_REQUEST, "run_experiment: rate: '400' is not understood"),
         (["outcast"], BAD_REQUEST, "run_experiment: experiment: 'outcast' is unknown; allowed: "),
         (["incast", "--out", "/dev/null/x"], BAD_REQUEST, "run_experiment: out: /dev/null/x cannot be written ("),
         (["incast", "--out", "."], BAD_REQUEST, "run_experiment: out: . is not empty; allowed: "),
         (["report", "."], BAD_REQUEST, "run_experiment: DIR: . is no run directory"),
-        (["no.yaml"], BAD_REQUEST, "run_experiment: no.yaml: cannot be read ("),
+        (["no.yaml"], BAD_REQUEST, "run_experiment: no.yaml: is no file; allowed: a YAML file"),
     ],
 )
 def test_the_program_ends_as_its_main_does(folder: Path, words: list[str], status: int, line: str) -> None:

@@ -30,8 +30,8 @@ def resolve(**keys: Any) -> Spec:
         ({"rto_min": "1500us"}, "rto_min: 1.5ms is given; allowed: whole timer ticks of 1ms, one or more"),
         ({"rto_min": "1ns"}, "rto_min: 1ns is given; allowed: whole timer ticks of 1ms, one or more"),
         ({"senders": 1024}, "senders: 1024 is given; allowed: up to 1023"),
-        ({"rate": "7bps"}, "rate: 7bps is given; allowed: whole bytes per second up to 3.2Tbps"),
-        ({"rate": "3.3Tbps"}, "rate: 3.3Tbps is given; allowed: whole bytes per second up to 3.2Tbps"),
+        ({"rate": "7bps"}, "rate: 7bps is given; allowed: whole bytes per second, 100Kbps to 3.2Tbps"),
+        ({"rate": "3.3Tbps"}, "rate: 3.3Tbps is given; allowed: whole bytes per second, 100Kbps to 3.2Tbps"),
         ({"rack": "off"}, "rack: off is given with sack on; allowed: off only together with sack=off"),
         ({"kmin": "1KB"}, "kmin, kmax, pmax: given with queue=droptail; allowed: with queue=red or queue=dctcp"),
         ({"pmax": 0.5}, "kmin, kmax, pmax: given with queue=droptail; allowed: with queue=red or queue=dctcp"),
@@ -49,6 +49,15 @@ def resolve(**keys: Any) -> Spec:
             "kmax: 30.28KB is not below the buffer of 30.28KB: the tail would drop before all is marked;"
             " allowed: below the buffer",
         ),
+        (
+            {"delay": "10s"},
+            "delay, switch_delay: a round trip of 40s is given;"
+            " allowed: up to 900ms (ARP and SYN give up after a second)",
+        ),
+        ({"buffer": "4GiB"}, "buffer: 4GiB is given; allowed: up to 2GiB"),
+        ({"jitter": "2h"}, "jitter: 7200s is given; allowed: up to 3600s"),
+        ({"queue": "red", "pmax": 1e-7}, "pmax: 1e-07 is given; allowed: 1e-06 to 1"),
+        ({"rate": "8bps"}, "rate: 8bps is given; allowed: whole bytes per second, 100Kbps to 3.2Tbps"),
         (
             {"queue": "dctcp", "kmin": "40KB", "kmax": "50KB"},
             "kmin, kmax, pmax: queue=dctcp marks at a step; allowed: kmin equal to kmax, pmax 1",
@@ -77,7 +86,7 @@ def test_what_cannot_work_is_refused(keys: dict[str, Any], line: str) -> None:
         {"buffer": "1514B"},
         {"rto_min": "1ms"},
         {"senders": 1023},
-        {"rate": "8bps"},
+        {"rate": "100Kbps"},
         {"rate": "3.2Tbps"},
         {"rack": "off", "sack": "off"},
         {"queue": "red", "kmin": "50KB", "kmax": "50KB"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,23 @@ def test_without_a_place_it_is_results_name_and_time(tmp_path: Path, monkeypatch
         Path("results/incast-20260101-120000-2"),
         Path("results/incast-20260101-120000-3"),
     ]
+
+
+def test_two_processes_of_one_second_do_not_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rundir.time, "strftime", lambda form: "20260101-120000")
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(lambda _: rundir.create(None, "incast"), range(40)))
+    assert len(set(folders)) == 40
+
+
+def test_a_file_called_results_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").touch()
+    with pytest.raises(
+        BadRequest, match=r"^out: results cannot be written \(.+\); allowed: a folder that you may write"
+    ):
+        rundir.create(None, "incast")
 
 
 def test_cases_lie_below_the_main_run(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Callable
 
 import pytest
@@ -58,8 +59,31 @@ def test_a_quantity_is_read(parse: Parse, text: str, value: int) -> None:
 def test_what_is_no_quantity_is_refused_in_one_line(parse: Parse, text: object) -> None:
     with pytest.raises(BadRequest) as error:
         parse(text, "some_key")
-    assert str(error.value).startswith(f"some_key: {text!r} is not understood; allowed: a number and a unit, one of ")
-    assert "\n" not in str(error.value)
+    line = (
+        re.escape(f"some_key: {text!r} is not understood")
+        + r"( \(did you mean (\S+)\?\))?; allowed: a number and a unit, .+"
+    )
+    match = re.fullmatch(line, str(error.value))
+    assert match, error.value
+    assert match[2] is None or parse(match[2])
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "meant"),
+    [
+        (parse_rate_bps, "1G", "1Gbps"),
+        (parse_rate_bps, "2.5gbps", "2.5Gbps"),
+        (parse_bytes, "600K", "600KB"),
+        (parse_bytes, "1.5k", "1.5KB"),
+        (parse_bytes, "256kib", "256KiB"),
+        (parse_duration_ns, "1.5u", "1.5us"),
+        (parse_duration_ns, "200MS", "200ms"),
+    ],
+)
+def test_a_unit_cut_short_is_understood_by_the_refusal(parse: Parse, text: str, meant: str) -> None:
+    with pytest.raises(BadRequest, match=rf"^key: '{text}' is not understood \(did you mean {meant}\?\); allowed: "):
+        parse(text, "key")
+    assert parse(meant)
 
 
 @pytest.mark.parametrize(
