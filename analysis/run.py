@@ -119,7 +119,7 @@ class Run:
         """The evidence files that are absent or unreadable, each with the reason."""
         unfinished = [] if self.measured.get("complete") else ["measured.json: the run was not completed"]
         failed = [f"cases/{name}: no measured.json" for name in self._case_names(finished=False)]
-        reasons = [*unfinished, *self._captures_missing(), *self._samples_missing(), *failed]
+        reasons = [*unfinished, *self._captures_missing(), *self._lost_packets(), *self._samples_missing(), *failed]
         return tuple(dict.fromkeys(reason for reason in reasons if reason))
 
     def _captures_missing(self) -> list[str]:
@@ -131,6 +131,13 @@ class Run:
         if captured == "hot":
             return [hot, "sender captures: switched off by capture=hot"]
         return [hot, *(self._flow_trouble(entry) for entry in self._entries("flows", _FLOW_KEYS))]
+
+    def _lost_packets(self) -> list[str]:
+        """Captures that tcpdump itself called incomplete."""
+        losses = self.measured.get("capture", {})
+        if not isinstance(losses, dict) or not all(isinstance(lost, int) for lost in losses.values()):
+            raise BadRequest(f"{self.path / 'measured.json'}: key 'capture' is not a mapping of counts")
+        return [f"pcap/{point}.pcap: the capture lost {lost} packets" for point, lost in losses.items() if lost]
 
     def _samples_missing(self) -> list[str]:
         off = self.spec.get("telemetry") == "off"

@@ -392,3 +392,11 @@ def test_without_any_of_them_nothing_is_proven(tmp_path: Path) -> None:
     verdict = incast_verdict(run)
     assert (verdict.verdict, evidence(verdict)["idle link"]) == (NOT_PROVEN, None)
     assert verdict.missing == ("no capture, no queue samples and no byte counter of the hot port leaf1-eth1",)
+
+
+def test_what_a_capture_lost_is_said(tmp_path: Path) -> None:
+    run = make_run(tmp_path, facts={**measured(), "capture": {"leaf1-eth1": 0, "h2-eth0": 3}})
+    assert [line for line in run.missing if "lost" in line] == ["pcap/h2-eth0.pcap: the capture lost 3 packets"]
+    damaged = make_run(tmp_path / "damaged", facts={**measured(), "capture": {"h2-eth0": None}})
+    with pytest.raises(BadRequest, match="key 'capture' is not a mapping of counts"):
+        _ = damaged.missing
