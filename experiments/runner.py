@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -92,6 +92,8 @@ def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambd
 
     started, errors = rundir.now(), io.BytesIO()
     outcome = boot(setting.kernel.path, _job(task, setting), note, stdout=errors, stderr=errors, stop=stop)
+    if outcome.status == 0:
+        outcome = replace(outcome, ended_as="done")  # whole, also when a stop or the watchdog came at the very end
     _convert_samples(task.folder / "telemetry")
     rundir.write_provenance(
         task.folder,

@@ -40,7 +40,7 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 _STOP_GRACE_S = 10.0
 _PIPE_BYTES = 1 << 20
-_CONTROL_PATH_LENGTH = 60
+_CONTROL_PATH_LENGTH = 70
 _LOG_LINES = 60
 
 Event = dict[str, Any]
@@ -278,10 +278,8 @@ class _Session:
             self.on_event(event, wall_s)
 
     def _outcome(self) -> Outcome:
-        if self.status == 0:
-            self.ended_as = "done"  # also when a stop or the watchdog came too late to matter
-        elif self.status is not None and self.ended_as == "died":
-            self.ended_as = "failed"
+        if self.status is not None and self.ended_as == "died":
+            self.ended_as = "done" if self.status == 0 else "failed"
         status = self.status if self.status is not None else 1
         return Outcome(status, self.ended_as, time.monotonic() - self.started_s, tuple(self.log))
 

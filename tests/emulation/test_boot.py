@@ -142,7 +142,7 @@ def test_memory_is_as_asked(in_lab: InLab, memory_bytes: int) -> None:
 
 
 def test_more_memory_than_there_is_is_one_line(kernel: Kernel, tmp_path: Path) -> None:
-    with pytest.raises(boot.LabError, match=r"^no folder for \d+ MiB of guest memory in .+: set FABRICLAB_MEMORY"):
+    with pytest.raises(boot.LabError, match=r"^no room for \d+ MiB of guest memory in .+: set FABRICLAB_MEMORY"):
         sh(kernel, tmp_path, "exit 0", memory_bytes=1 << 50)
 
 
