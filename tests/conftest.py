@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from experiments.preflight import checks
 from experiments.runner import guest_environment
 from lab import boot
 from lab.kernel import Kernel, find_kernel
+
+# A shell starts what it puts in the background with SIGINT ignored, and children inherit that: Ctrl-C tests would wait
+# for ever for programs that cannot hear it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(boot.__file__).resolve().parents[1]
 LAB_RAN = pytest.StashKey[bool]()
