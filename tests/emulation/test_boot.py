@@ -27,6 +27,7 @@ from tests.emulation.host import children_of, processes_of_session, within
 pytestmark = pytest.mark.lab
 
 PYTHON = sys.executable
+NO_PID = 2**22 + 1  # above every kernel's limit
 LOOP = "import time\nwhile True:\n    time.sleep(0.001)\n"
 
 
@@ -272,14 +273,13 @@ def test_a_killed_process_takes_its_lab_along(kernel: Kernel, tmp_path: Path, nu
 
 
 def test_a_folder_of_a_dead_lab_is_swept(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with subprocess.Popen(["true"]) as dead:
-        dead.wait()
-    stale, alive = (tmp_path / f"fabriclab-lab-{pid}-x" for pid in (dead.pid, os.getppid()))
-    for folder in (stale, alive):
-        folder.mkdir()
-    assert sh(kernel, tmp_path, "exit 0").status == 0
-    assert list(tmp_path.iterdir()) == [alive]
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # where a longer path would not be used
+        monkeypatch.setattr(tempfile, "tempdir", short)
+        stale, alive = (Path(short, f"fabriclab-lab-{pid}-x") for pid in (NO_PID, os.getppid()))
+        for folder in (stale, alive):
+            folder.mkdir()
+        assert sh(kernel, tmp_path, "exit 0").status == 0
+        assert list(Path(short).iterdir()) == [alive]
 
 
 def test_two_labs_run_at_once(kernel: Kernel, tmp_path: Path) -> None:
