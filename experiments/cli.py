@@ -216,8 +216,8 @@ def stopping() -> Iterator[Stop]:
     def handle(number: int, frame: Any) -> None:
         if stop.requested:
             os._exit(_INTERRUPTED)
-        screen.say("stopping: what was measured is kept (once more to drop it)")
         stop.request()
+        screen.say("stopping: what was measured is kept (once more to drop it)")
 
     with _handling((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), handle):
         yield stop
