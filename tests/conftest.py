@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from experiments.preflight import checks
@@ -25,6 +26,10 @@ from lab.kernel import Kernel, find_kernel
 # A shell starts what it puts in the background with SIGINT ignored, and children inherit that: Ctrl-C tests would wait
 # for ever for programs that cannot hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A busy machine is slow and no failure, and a folder that others own is no place for a database.
+hypothesis.settings.register_profile("fabriclab", deadline=None, database=None)
+hypothesis.settings.load_profile("fabriclab")
 
 ROOT = Path(boot.__file__).resolve().parents[1]
 LAB_RAN = pytest.StashKey[bool]()

@@ -42,6 +42,14 @@ class OpenVSwitch:
         database = str(self.folder / "conf.db")
         self._call("ovsdb-tool", "create", database, str(_SCHEMA))
         self._call("ovsdb-server", database, f"--remote=p{self._socket}", *self._daemon_options("ovsdb-server"))
+        try:
+            self._start_switch()
+        except BaseException:
+            self.__exit__()  # the database is running already
+            raise
+        return self
+
+    def _start_switch(self) -> None:
         self.configure(["init"], wait=False)
         # One core: more threads would only add switches between them.
         self.configure(
@@ -49,7 +57,6 @@ class OpenVSwitch:
             wait=False,
         )
         self._call("ovs-vswitchd", self._socket, *self._daemon_options("ovs-vswitchd"))
-        return self
 
     def __exit__(self, *exc: object) -> None:
         for daemon in _DAEMONS:

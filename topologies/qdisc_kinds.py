@@ -112,9 +112,9 @@ class _Plug:
 class _Red:
     """struct tc_red_qopt with Wlog 0 and a table of 31s: the average that RED looks at is then the instantaneous queue.
 
-    Linux spaces random marks uniformly (Floyd and Jacobson's method 2), which doubles the probability asked
-    for; `controller.marking` corrects for it. Packets that cannot carry a mark are queued (TC_RED_NODROP), only
-    the tail drops.
+    Between the thresholds Linux spaces random marks uniformly (Floyd and Jacobson's method 2), which about doubles the
+    probability asked for; nothing here corrects for that, so only a step (kmin equal to kmax) is exact. Packets that
+    cannot carry a mark are queued (TC_RED_NODROP), only the tail drops.
     """
 
     @staticmethod

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import json
+import shutil
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -87,13 +89,16 @@ def bursts(
         senders = [host.name for host in fabric.hosts[1:]]
         points = [Point(f"{host.name}-eth0", "eth0", tuple(host.enter_command()), 32 << 10) for host in fabric.hosts]
         sockets = _datagram_sockets(fabric, senders, quiet_s)
-        with Capture([Point("leaf1-eth1", "leaf1-eth1", (), 64 << 10), *points], Path(folder)) as capture:
+        lab_folder = Path(tempfile.mkdtemp(dir="/dev/shm"))  # an ordinary user's own folder does not suit tcpdump
+        with Capture([Point("leaf1-eth1", "leaf1-eth1", (), 64 << 10), *points], lab_folder) as capture:
             begin_ns = time.time_ns() + 1_000_000
             sent_ns = [
                 _send(sending, number, begin_ns + index * stagger_ns, sizes, gap_s)
                 for index, (number, sending) in enumerate(zip(range(2, 2 + len(senders)), sockets))
             ]
             time.sleep(quiet_s)
+        for file in lab_folder.iterdir():
+            shutil.copyfile(file, Path(folder, file.name))
         ports = fabric.port_qdiscs()
         return {
             "sent_ns": sent_ns,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -58,6 +59,7 @@ def test_a_stop_during_set_up_is_heard(kernel: Kernel, tmp_path: Path, after_s: 
     assert time.monotonic() - began_s < 8, "the grace of ten seconds was used up"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 def test_a_full_disk_keeps_the_facts(kernel: Kernel, tmp_path: Path) -> None:
     """Captures filled the disk, and then there was no room for measured.json."""
     words = ["incast", "--only", "--set=senders=32", "--out", "DISK/run"]
