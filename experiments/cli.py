@@ -99,9 +99,7 @@ def _add_spec_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a spec key; may be given again (list --keys)"
     )
-    parser.add_argument(
-        "--clock", choices=("virtual", "real"), default="virtual", help="the lab's clock (default: virtual)"
-    )
+    parser.add_argument("--clock", choices=request.CLOCKS, help="the lab's clock (default: virtual)")
     parser.add_argument("--seed", help="seed of all randomness")
     parser.add_argument("--out", type=Path, metavar="DIR", help="run directory (default: results/NAME-DATE-TIME)")
 

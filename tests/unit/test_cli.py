@@ -279,6 +279,23 @@ def test_a_later_set_wins_over_an_earlier_and_over_the_file(planned: dict[str, A
     assert (main.senders, main.rate_bps, main.sack) == (5, 10**9, False)
 
 
+@pytest.mark.parametrize(
+    ("in_file", "words", "clock"),
+    [
+        ("", [], "virtual"),
+        ("clock: real", [], "real"),
+        ("clock: real", ["--clock", "virtual"], "virtual"),
+        ("clock: virtual", ["--clock", "real"], "real"),
+    ],
+)
+def test_the_clock_is_the_words_then_the_files_then_virtual(
+    planned: dict[str, Any], folder: Path, in_file: str, words: list[str], clock: str
+) -> None:
+    (folder / "mine.yaml").write_text(f"experiment: incast\n{in_file}\n")
+    assert cli.main(["mine.yaml", "--only", *words]) == DONE
+    assert planned["arguments"].clock == clock
+
+
 def test_a_value_may_hold_an_equals_sign() -> None:
     with pytest.raises(BadRequest, match=r"^rate: '1=2' is not understood"):
         parse(cli.given_keys(cli._parser().parse_args(["run", "incast", "--set", "rate=1=2"])))
