@@ -5,8 +5,7 @@ from __future__ import annotations
 from topologies.profiles import ETHERNET_HEADER_BYTES, Marking
 
 # Below this a step mark would hit the bursts that hosts send back to back, not a standing queue (DCTCP, SIGCOMM
-# 2010, section 3.5: K = 20
-# packets at 1 Gb/s, above C x RTT / 7, "to absorb bursts").
+# 2010, section 3.5: K = 20 packets at 1 Gb/s, above C x RTT / 7, "to absorb bursts").
 _DCTCP_LEAST_PACKETS = 20
 _RED_KMIN_SHARE, _RED_KMAX_SHARE, _RED_PMAX = 0.25, 0.75, 0.1
 

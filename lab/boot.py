@@ -31,9 +31,8 @@ from typing import Any
 
 from lab.cache import own_cache
 
-VIRTUAL_START_NS = (
-    1_700_000_000_000_000_000  # the clock of every virtual run starts here: equal runs, equal time stamps
-)
+# The clock of every virtual run starts here: equal runs, equal time stamps.
+VIRTUAL_START_NS = 1_700_000_000_000_000_000
 _INIT = Path(__file__).with_name("init.py")
 _PYTHON = "/usr/bin/python3"
 _PR_SET_PDEATHSIG = 1
@@ -134,7 +133,7 @@ def _job_document(job: Job) -> dict[str, Any]:
 
 def _command(kernel: Path, job: Job, control: Path) -> list[str]:
     """The kernel's command line; descriptors 3 and 4 are the channel from and to the host."""
-    clock = [f"time-travel=inf-cpu time-travel-start={VIRTUAL_START_NS}"] if job.clock == "virtual" else []
+    clock = ["time-travel=inf-cpu", f"time-travel-start={VIRTUAL_START_NS}"] if job.clock == "virtual" else []
     console = "con0=fd:0,fd:1" if job.interactive else "con0=null,fd:1"
     stderr = "con1=null" if job.interactive else "con1=null,fd:5"
     return [
@@ -152,7 +151,7 @@ def _command(kernel: Path, job: Job, control: Path) -> list[str]:
         "ssl=null",
         "seccomp=auto",
         f"uml_dir={control}",
-        *" ".join(clock).split(),
+        *clock,
         f"init={_PYTHON}",
         "--",
         "-I",
@@ -174,23 +173,23 @@ class _Session:
         self.ended_as = "died"
         self.partial_line = b""
         self.memory = memory_folder(job.memory_bytes)
+        self.pipes = _Pipes()
         self.started_s = time.monotonic()
 
     def run(self, command: list[str], core: int, control: Path) -> Outcome:
         """Start the kernel, pump its pipes until it ends, and say how it went."""
-        pipes = self.pipes = _Pipes(interactive=self.job.interactive)
         with _raw_terminal(self.job.interactive):
-            process = self._start(command, core, pipes)
+            process = self._start(command, core)
             try:
-                self._pump(process, pipes, control)
+                self._pump(process, control)
             finally:
                 _kill(process)
-                pipes.close()
+                self.pipes.close()
         if process.returncode == -signal.SIGBUS:
             self.log.append(f"no room left for guest memory in {self.memory}: set FABRICLAB_MEMORY to another folder")
         return self._outcome()
 
-    def _start(self, command: list[str], core: int, pipes: _Pipes) -> subprocess.Popen[bytes]:
+    def _start(self, command: list[str], core: int) -> subprocess.Popen[bytes]:
         env = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": "/",
@@ -204,28 +203,28 @@ class _Session:
             if os.getppid() != parent:
                 os._exit(1)
             os.sched_setaffinity(0, {core})
-            pipes.place_in_child()
+            self.pipes.place_in_child()
 
         return subprocess.Popen(
             command,
             env=env,
             stdin=None if self.job.interactive else subprocess.DEVNULL,
-            stdout=None if self.job.interactive else pipes.stdout[1],
-            stderr=pipes.log[1],
+            stdout=None if self.job.interactive else self.pipes.stdout[1],
+            stderr=self.pipes.log[1],
             close_fds=False,
             start_new_session=not self.job.interactive,
             preexec_fn=prepare,
         )
 
-    def _pump(self, process: subprocess.Popen[bytes], pipes: _Pipes, control: Path) -> None:
+    def _pump(self, process: subprocess.Popen[bytes], control: Path) -> None:
         """Serve the pipes until the kernel has closed them all, or the grace is over that a stop and the watchdog
         give."""
-        pipes.close_child_ends()
+        self.pipes.close_child_ends()
         handlers = {
-            pipes.stdout[0]: self._copy(0),
-            pipes.stderr[0]: self._copy(1),
-            pipes.log[0]: self._note,
-            pipes.events[0]: lambda data: self._events(data, control),
+            self.pipes.stdout[0]: self._copy(0),
+            self.pipes.stderr[0]: self._copy(1),
+            self.pipes.log[0]: self._note,
+            self.pipes.events[0]: lambda data: self._events(data, control),
         }
         deadline_s = self.started_s + self.job.watchdog_s
         with selectors.DefaultSelector() as selector:
@@ -287,8 +286,7 @@ class _Session:
 class _Pipes:
     """The pipes of one boot; the child finds orders on 3, events on 4, its standard error on 5."""
 
-    def __init__(self, interactive: bool) -> None:
-        self.interactive = interactive
+    def __init__(self) -> None:
         self.stdout, self.stderr, self.log, self.events, self.orders = (os.pipe() for _ in range(5))
         for _, writer in (self.stdout, self.stderr, self.events):
             # A full pipe would make the guest wait for the host, and a busy host would show in the results.

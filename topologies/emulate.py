@@ -202,9 +202,8 @@ class Fabric(Mininet):
         it is given."""
         ports = list(self.switch_ports())
         self.port_index = {intf.name: socket.if_nametoindex(intf.name) for intf, _ in ports}
-        self._cleanup.callback(
-            self._delete_links
-        )  # once Open vSwitch has ended, which would look at all ports for each
+        # Undone in reverse: links go once Open vSwitch has ended, which would look at all ports for each.
+        self._cleanup.callback(self._delete_links)
         hosts.offloads_off(intf.name for intf, _ in ports)
         folder = Path(tempfile.mkdtemp(prefix="fabriclab-ovs-"))
         self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
