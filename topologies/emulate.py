@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,18 +23,13 @@ from mininet.node import Host, Node, Switch
 from mininet.topo import Topo
 
 from topologies import hosts, namespaces, qdisc
-from topologies.netlink import Netlink, Port, delete_link, link_up, new_address, new_subnet_route, new_veth
+from topologies.addresses import GATEWAY, PREFIX_LENGTH, SUBNET
+from topologies.netlink import Netlink, Port, Request, delete_link, link_down, link_up, new_address, new_route, new_veth
 from topologies.openvswitch import Bridge, OpenVSwitch
 from topologies.profiles import HostProfile, LinkProfile, SwitchProfile
 
-SUBNET, PREFIX_LENGTH = "10.0.0.0", 8
 _LOOPBACK_INDEX = 1
 _CARRIER_LIMIT_S = 60.0
-
-
-def host_address(index: int) -> str:
-    """IPv4 address of host number `index` (from 1): 10.0.0.1 to 10.255.255.254."""
-    return socket.inet_ntoa((int.from_bytes(socket.inet_aton(SUBNET), "big") + index).to_bytes(4, "big"))
 
 
 class LazyShell(Node):
@@ -87,6 +82,11 @@ class FabricHost(LazyShell, Host):
 class FabricSwitch(LazyShell, Switch):
     """A switch: one bridge of the fabric's Open vSwitch, in the root namespace."""
 
+    def __init__(self, name: str, dpid: str | None = None, **params: Any) -> None:
+        """As Mininet's, but without a control interface, which would be configured by a shell of the switch."""
+        Node.__init__(self, name, **params)
+        self.dpid, self.opts, self.listenPort, self.controlIntf = self.defaultDpid(dpid), "", None, None
+
     def start(self, controllers: list[Any]) -> None:
         """Nothing to do: all bridges are created in one transaction."""
 
@@ -129,8 +129,10 @@ class Fabric(Mininet):
 
     inited = True  # Mininet's own initialisation tunes the whole machine by a dozen processes
 
-    def __init__(self, topo: Topo, host_profile: HostProfile, prefix: str = "") -> None:
-        self.host_profile, self.prefix = host_profile, prefix
+    def __init__(
+        self, topo: Topo, host_profile: HostProfile, prefix: str = "", openflow_controller: str | None = None
+    ) -> None:
+        self.host_profile, self.prefix, self.openflow_controller = host_profile, prefix, openflow_controller
         self.namespaces: dict[str, int] = {}
         self._netlinks: dict[str, Netlink] = {}
         self._cleanup = ExitStack()
@@ -154,10 +156,9 @@ class Fabric(Mininet):
         for host in self.hosts:
             self._make_namespace(host)
         self._root.execute(self._veths())
-        for index, host in enumerate(self.hosts, start=1):
-            self._configure_host(host, index)
+        for host in self.hosts:
+            self._configure_host(host)
         self._configure_switches()
-        self._await_carriers()
         self._verify()
 
     def _make_namespace(self, host: FabricHost) -> None:
@@ -177,62 +178,71 @@ class Fabric(Mininet):
         intf.mac = node.params["mac"] if node.inNamespace else f"02:{side:02x}:{number.to_bytes(4, 'big').hex(':')}"
         return Port(intf.name, intf.mac, self.namespaces.get(node.name))
 
-    def _configure_host(self, host: FabricHost, index: int) -> None:
-        intf = host.defaultIntf()
-        intf.ip, intf.prefixLen = host_address(index), PREFIX_LENGTH
-        rto_min_ms = self.host_profile.rto_min_ns // 1_000_000
+    def _configure_host(self, host: FabricHost) -> None:
+        intfs = host.intfList()
         with namespaces.entered(self.namespaces[host.name]):
             self._netlinks[host.name] = netlink = self._cleanup.enter_context(Netlink())
-            host.ifindex = socket.if_nametoindex(intf.name)
-            hosts.offloads_off([intf.name])
+            host.ifindexes = {intf.name: socket.if_nametoindex(intf.name) for intf in intfs}
+            hosts.offloads_off(host.ifindexes)
             hosts.apply_sysctls(hosts.tcp_sysctls(self.host_profile))
             hosts.ipv6_off()
-        netlink.execute(
-            [
-                link_up(_LOOPBACK_INDEX),
-                link_up(host.ifindex),
-                new_address(host.ifindex, intf.ip, PREFIX_LENGTH),
-                new_subnet_route(host.ifindex, SUBNET, PREFIX_LENGTH, rto_min_ms),
-                *qdisc.install(host.ifindex, qdisc.nic(intf.link.profile)),
-            ]
-        )
+        requests: list[Request] = [link_up(_LOOPBACK_INDEX)]
+        for intf in intfs:
+            index = host.ifindexes[intf.name]
+            requests += [link_up(index), *qdisc.install(index, qdisc.nic(intf.link.profile))]
+        netlink.execute([*requests, *self._addressing(host)])
+
+    def _addressing(self, host: FabricHost) -> Iterator[Request]:
+        """The host's one address, on eth0, and its routes: everything by eth0, through the gateway where switches
+        route; by each further interface the hosts on the switch behind it."""
+        first, *others = host.intfList()
+        first.ip, first.prefixLen = host.params["ip"].split("/")
+        gateway = GATEWAY if self.openflow_controller else None
+        rto_min_ms = self.host_profile.rto_min_ns // 1_000_000
+        index = host.ifindexes[first.name]
+        yield new_address(index, first.ip, PREFIX_LENGTH)
+        yield new_route(index, SUBNET, PREFIX_LENGTH, rto_min_ms, gateway)
+        for intf in others:
+            for peer in self._behind(intf):
+                yield new_route(host.ifindexes[intf.name], peer, 32, rto_min_ms, gateway)
+
+    @staticmethod
+    def _behind(intf: FabricIntf) -> Iterator[str]:
+        """Addresses of the other hosts on the switch that `intf` leads to."""
+        switch = intf.link.intf2.node
+        for link in (port.link for port in switch.intfList() if port.link is not None):
+            if link.intf1.node is not intf.node:
+                yield link.intf1.node.params["ip"].partition("/")[0]
 
     def _configure_switches(self) -> None:
-        """Ports join their bridges before they get queues: Open vSwitch deletes the root qdisc of a port that
-        it is given."""
+        """Links are up before a bridge has them, so that a controller hears of no dead ports; ports join their bridges
+        before they get queues: Open vSwitch deletes the root qdisc of a port that it is given."""
         ports = list(self.switch_ports())
         self.port_index = {intf.name: socket.if_nametoindex(intf.name) for intf, _ in ports}
         # Undone in reverse: links go once Open vSwitch has ended, which would look at all ports for each.
         self._cleanup.callback(self._delete_links)
         hosts.offloads_off(intf.name for intf, _ in ports)
+        self._root.execute(link_up(index) for index in self.port_index.values())
+        self._await_carriers()
         folder = Path(tempfile.mkdtemp(prefix="fabriclab-ovs-"))
         self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         self.openvswitch = self._cleanup.enter_context(OpenVSwitch(folder / "run"))
-        self.openvswitch.create(
-            [
-                Bridge(
-                    switch.name,
-                    int(switch.dpid, 16),
-                    {number: intf.name for number, intf in switch.intfs.items() if intf.name != "lo"},
-                )
-                for switch in self.switches
-            ]
-        )
+        bridges = [
+            Bridge(switch.name, int(switch.dpid, 16), {number: intf.name for number, intf in switch.intfs.items()})
+            for switch in self.switches
+        ]
+        self.openvswitch.create(bridges, self.openflow_controller)
         self._root.execute(
             request
             for intf, profile in ports
-            for request in (
-                link_up(self.port_index[intf.name]),
-                *qdisc.install(self.port_index[intf.name], qdisc.switch_port(intf.link.profile, profile)),
-            )
+            for request in qdisc.install(self.port_index[intf.name], qdisc.switch_port(intf.link.profile, profile))
         )
 
     def switch_ports(self) -> Iterator[tuple[FabricIntf, SwitchProfile]]:
         """Every switch port with its switch's profile."""
         for switch in self.switches:
             for intf in switch.intfList():
-                if intf.name != "lo":
-                    yield intf, switch.params["profile"]
+                yield intf, switch.params["profile"]
 
     def _await_carriers(self) -> None:
         """A link carries nothing until the kernel has noticed the carriers of both its ends, a hundred of them a second
@@ -240,7 +250,7 @@ class Fabric(Mininet):
         deadline_s = time.monotonic() + _CARRIER_LIMIT_S
         for host in self.hosts:
             with namespaces.entered(self.namespaces[host.name]):
-                hosts.await_carriers([host.defaultIntf().name], deadline_s)
+                hosts.await_carriers(host.ifindexes, deadline_s)
         hosts.await_carriers(self.port_index, deadline_s)
 
     def _delete_links(self) -> None:
@@ -260,24 +270,36 @@ class Fabric(Mininet):
             )
         ]
         for host in self.hosts:
-            link = host.defaultIntf().link.profile
-            lines += [
-                f"{host.name}: {line}" for line in qdisc.differences(qdisc.nic(link), self.host_qdiscs(host.name), link)
-            ]
+            found = qdisc.read_all(self._netlinks[host.name])
+            for intf in host.intfList():
+                link, stack = intf.link.profile, found.get(host.ifindexes[intf.name], [])
+                lines += [
+                    f"{host.name}-{intf.name}: {line}" for line in qdisc.differences(qdisc.nic(link), stack, link)
+                ]
         if lines:
             raise RuntimeError(
                 f"queues are not as asked: {'; '.join(lines[:3])}"
                 + (f" and {len(lines) - 3} more" if len(lines) > 3 else "")
             )
 
-    def host_qdiscs(self, name: str) -> list[qdisc.Qdisc]:
+    def host_qdiscs(self, name: str, interface: str = "eth0") -> list[qdisc.Qdisc]:
         """The NIC's queue stack of a host as the kernel holds it now."""
-        return qdisc.read(self._netlinks[name], self.nameToNode[name].ifindex)
+        return qdisc.read(self._netlinks[name], self.nameToNode[name].ifindexes[interface])
 
     def port_qdiscs(self) -> dict[str, list[qdisc.Qdisc]]:
         """Interface name -> queue stack of every switch port as the kernel holds it now."""
         by_index = qdisc.read_all(self._root)
         return {name: by_index.get(index, []) for name, index in self.port_index.items()}
+
+    def set_ports(self, interfaces: Sequence[str], up: bool) -> None:
+        """Take switch ports down, or bring them up again; a port that is down has lost what it held."""
+        change = link_up if up else link_down
+        self._root.execute(change(self.port_index[name]) for name in interfaces)
+
+    def held_packets(self, interfaces: Sequence[str]) -> dict[str, int]:
+        """How many packets each of these switch ports holds now, in its queues and on its wire."""
+        stacks = self.port_qdiscs()
+        return {name: stacks[name][0].statistics["backlog_packets"] for name in interfaces}
 
     def stop(self) -> None:
         """Remove everything this fabric made, and nothing else."""
@@ -287,10 +309,15 @@ class Fabric(Mininet):
 
 
 @contextmanager
-def emulate(topo: Topo, host_profile: HostProfile, prefix: str = "") -> Iterator[Fabric]:
+def emulate(
+    topo: Topo, host_profile: HostProfile, prefix: str = "", openflow_controller: str | None = None
+) -> Iterator[Fabric]:
     """A running fabric of `topo` whose links and switches carry profiles; everything is removed at the end.
-    Needs root (the lab's will do)."""
-    fabric = Fabric(topo, host_profile, prefix)
+
+    Switches ask `openflow_controller` (such as "tcp:127.0.0.1:6653") how to forward; without one they learn, which only
+    a fabric without loops survives. Needs root (the lab's will do).
+    """
+    fabric = Fabric(topo, host_profile, prefix, openflow_controller)
     try:
         fabric.build()
         yield fabric

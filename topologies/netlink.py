@@ -179,7 +179,8 @@ _IFF_UP = 1
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_NET_NS_FD = 1, 3, 4, 18, 28
 _IFLA_INFO_KIND, _IFLA_INFO_DATA, _VETH_INFO_PEER = 1, 2, 1
 _IFA_LOCAL, _IFA_ADDRESS, _IFA_FLAGS, _IFA_F_NOPREFIXROUTE = 2, 1, 8, 0x200
-_RTA_DST, _RTA_OIF, _RTA_METRICS, _RTAX_LOCK, _RTAX_RTO_MIN = 1, 4, 8, 1, 13
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_METRICS, _RTAX_LOCK, _RTAX_RTO_MIN = 1, 4, 5, 8, 1, 13
+_RTNH_F_ONLINK, _SCOPE_UNIVERSE, _SCOPE_LINK = 4, 0, 253
 
 
 @dataclass(frozen=True)
@@ -223,6 +224,11 @@ def link_up(ifindex: int) -> Request:
     )
 
 
+def link_down(ifindex: int) -> Request:
+    """Set one interface down: what it queues is lost, and its peer loses the carrier."""
+    return Request(RTM_NEWLINK, 0, struct.pack("=BxHiII", 0, 0, ifindex, 0, _IFF_UP), f"set interface {ifindex} down")
+
+
 def delete_link(ifindex: int) -> Request:
     """Remove one interface (a veth's peer goes with it)."""
     return Request(RTM_DELLINK, 0, struct.pack("=BxHiII", 0, 0, ifindex, 0, 0), f"delete interface {ifindex}")
@@ -236,16 +242,18 @@ def new_address(ifindex: int, address: str, prefix_length: int) -> Request:
     return Request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, body, f"add address {address}/{prefix_length}")
 
 
-def new_subnet_route(ifindex: int, subnet: str, prefix_length: int, rto_min_ms: int) -> Request:
-    """The on-link route to a subnet, with the TCP RTO minimum of its connections (metric rto_min,
-    net/ipv4/tcp_input.c tcp_rto_min)."""
-    scope_link, protocol_boot, table_main, unicast = 253, 3, 254, 1
+def new_route(ifindex: int, subnet: str, prefix_length: int, rto_min_ms: int, gateway: str | None = None) -> Request:
+    """The route to a subnet, on the link or through a gateway on it, with the TCP RTO minimum of its connections
+    (metric rto_min, net/ipv4/tcp_input.c tcp_rto_min)."""
+    scope, flags = (_SCOPE_UNIVERSE, _RTNH_F_ONLINK) if gateway else (_SCOPE_LINK, 0)
+    protocol_boot, table_main, unicast = 3, 254, 1
     body = struct.pack(
-        "=BBBBBBBBI", socket.AF_INET, prefix_length, 0, 0, table_main, protocol_boot, scope_link, unicast, 0
+        "=BBBBBBBBI", socket.AF_INET, prefix_length, 0, 0, table_main, protocol_boot, scope, unicast, flags
     )
     body += (
         attribute(_RTA_DST, socket.inet_aton(subnet))
         + number(_RTA_OIF, ifindex)
+        + (attribute(_RTA_GATEWAY, socket.inet_aton(gateway)) if gateway else b"")
         + nested(
             _RTA_METRICS,
             number(_RTAX_LOCK, 1 << _RTAX_RTO_MIN),  # TCP heeds the metric only when it is locked

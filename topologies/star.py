@@ -11,6 +11,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
+from topologies.addresses import PREFIX_LENGTH, flat_host
 from topologies.profiles import LinkProfile, SwitchProfile
 
 
@@ -23,7 +24,7 @@ class Star(Topo):
         """Lay out `hosts` hosts; `link` and `switch` are kept on the graph for `topologies.emulate`."""
         leaf = self.addSwitch("leaf1", dpid="1", profile=switch)
         for index in range(1, hosts + 1):
-            host = self.addHost(f"h{index}")
+            host = self.addHost(f"h{index}", ip=f"{flat_host(index)}/{PREFIX_LENGTH}")
             self.addLink(host, leaf, port1=0, port2=index, profile=link)
 
 
