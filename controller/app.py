@@ -1,0 +1,234 @@
+"""The controller as an OpenFlow application: handlers only; what they decide is in `state`, `rules` and `routing`.
+
+It tells what happens as JSON lines in the file it is given: {"event": ..., "time_ns": CLOCK_REALTIME, ...}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from controller import framework, openflow
+from controller.policy import Orders
+from controller.routing import Port
+from controller.state import FabricState
+from topologies.addresses import ROUTER_MAC
+
+_LLDP_TTL_S = 120
+_LLDP_WAIT_S = 0.1
+# What fails together is told port by port within microseconds: it is repaired once.
+_SETTLE_S = 0.001
+_SET = framework.handler.set_ev_cls
+_MAIN, _DEAD = framework.handler.MAIN_DISPATCHER, framework.handler.DEAD_DISPATCHER
+_ofp = framework.ofp_event
+
+
+class FabricController(framework.App):
+    """Routes one fabric; `orders`, `report` (a descriptor) and OFP_VERSIONS are set before it is made."""
+
+    orders: Orders
+    report: int
+    OFP_VERSIONS = [framework.ofproto_v1_3.OFP_VERSION, framework.ofproto_v1_5.OFP_VERSION]  # noqa: RUF012
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.state = FabricState(self.orders)
+        self.datapaths: dict[str, Any] = {}
+        self.unconfirmed: dict[tuple[str, int], None] = {}
+        self.ready = False
+        self.seen_links: set[tuple[Port, Port]] = set()
+        self.repairing = False
+
+    def tell(self, event: str, **facts: Any) -> None:
+        """One event, with its time."""
+        document = {"event": event, "time_ns": time.time_ns(), **facts}
+        os.write(self.report, json.dumps(document).encode() + b"\n")
+
+    @_SET(_ofp.EventOFPStateChange, [_MAIN, _DEAD])
+    def on_state(self, event: Any) -> None:
+        """A switch has come, or gone."""
+        datapath = event.datapath
+        name = self.state.by_dpid.get(datapath.id)
+        if name is None:
+            return
+        if event.state == _MAIN:
+            self._welcome(name, datapath)
+        elif self.datapaths.get(name) is datapath:
+            del self.datapaths[name]
+            self.tell("lost_switch", switch=name)
+
+    def _welcome(self, name: str, datapath: Any) -> None:
+        self.datapaths[name] = datapath
+        self._send(datapath, list(openflow.clean_slate(datapath)))
+        self.state.forgotten(name)
+        for number, port in datapath.ports.items():
+            self.state.port_is((name, number), _alive(datapath, port))
+        self._update(name)
+
+    def _update(self, name: str) -> None:
+        """Send a switch what it lacks, and a barrier behind it."""
+        change, datapath = self.state.pending(name), self.datapaths.get(name)
+        if datapath is None or not change:
+            return
+        barrier = datapath.ofproto_parser.OFPBarrierRequest(datapath)
+        datapath.set_xid(barrier)
+        self.unconfirmed[name, barrier.xid] = None
+        self.state.sent(name)
+        self._send(datapath, [*openflow.messages(datapath, change), barrier])
+
+    @staticmethod
+    def _send(datapath: Any, messages: list[Any]) -> None:
+        """All messages in one write."""
+        data = bytearray()
+        for message in messages:
+            if message.xid is None:
+                datapath.set_xid(message)
+            message.serialize()
+            data += message.buf
+        datapath.send(data)
+
+    @_SET(_ofp.EventOFPBarrierReply, _MAIN)
+    def on_barrier(self, event: Any) -> None:
+        """A switch has carried out what it was sent; when all have, the fabric is as wanted."""
+        datapath = event.msg.datapath
+        self.unconfirmed.pop((self.state.by_dpid.get(datapath.id, ""), event.msg.xid), None)
+        if self.unconfirmed or self.repairing:
+            return
+        if self.ready:
+            self.tell("repaired")
+        elif len(self.datapaths) == len(self.state.network.switches):
+            self.ready = True
+            framework_said = f"{framework.NAME} {framework.VERSION}"
+            self.tell("ready", switches=len(self.datapaths), framework=framework_said)
+            framework.hub.spawn(self._check_links)
+
+    @_SET(_ofp.EventOFPPortStatus, _MAIN)
+    def on_port(self, event: Any) -> None:
+        """A port has died or come back."""
+        message = event.msg
+        name = self.state.by_dpid.get(message.datapath.id)
+        alive = message.reason != message.datapath.ofproto.OFPPR_DELETE and _alive(message.datapath, message.desc)
+        if name and self.state.port_is((name, message.desc.port_no), alive):
+            self.tell("port_up" if alive else "port_down", switch=name, port=message.desc.port_no)
+            self._repair_soon()
+
+    def _repair_soon(self) -> None:
+        """Repair after the control latency; news that comes until then is repaired along with it."""
+        if not self.repairing:
+            self.repairing = True
+            framework.hub.spawn_after(max(_SETTLE_S, self.state.policy.latency_ns / 1e9), self._repair)
+
+    def _repair(self) -> None:
+        self.repairing = False
+        self.state.decide()
+        for name in self.state.network.switches:
+            self._update(name)
+        if not self.unconfirmed:
+            self.tell("repaired")
+
+    @_SET(_ofp.EventOFPPacketIn, _MAIN)
+    def on_packet(self, event: Any) -> None:
+        """LLDP of a neighbour, or ARP that the switch could not answer by itself."""
+        message = event.msg
+        name = self.state.by_dpid.get(message.datapath.id)
+        if name is None:
+            return
+        port = (name, message.match["in_port"])
+        packet = framework.packet.Packet(message.data)
+        neighbour = packet.get_protocol(framework.lldp.lldp)
+        if neighbour is not None:
+            self._note_link(neighbour, port)
+        request = packet.get_protocol(framework.arp.arp)
+        if request is not None and port[1] not in self.state.network.trunks[name]:
+            self._note_host(message.datapath, request, port)
+
+    def _note_host(self, datapath: Any, request: Any, port: Port) -> None:
+        """Whoever speaks from a new place has moved there; whoever asks is answered: every address is behind us."""
+        moved = self.state.host_is_at(int.from_bytes(_packed(request.src_ip), "big"), port)
+        if moved:
+            self.tell("host_moved", host=moved, switch=port[0], port=port[1])
+            self._repair_soon()
+        if request.opcode == framework.arp.ARP_REQUEST and request.src_ip != request.dst_ip:
+            self._send(datapath, [openflow.packet_out(datapath, port[1], _arp_reply(request))])
+
+    def _check_links(self) -> None:
+        """Send LLDP out of every trunk port once, and tell how what arrives compares with the plan."""
+        expected = {
+            ((switch, port), peer)
+            for switch, ports in self.state.network.trunks.items()
+            for port, peer in ports.items()
+            if (switch, port) not in self.state.dead and peer not in self.state.dead
+        }
+        for switch, port in self.state.trunk_ports():
+            datapath = self.datapaths.get(switch)
+            if datapath is not None:
+                self._send(datapath, [openflow.packet_out(datapath, port, _lldp(switch, port))])
+        framework.hub.sleep(_LLDP_WAIT_S)
+        wrong = [f"{_said(a)} leads to {_said(b)}" for a, b in sorted(self.seen_links - expected)]
+        missing = [f"{_said(a)} does not lead to {_said(b)}" for a, b in sorted(expected - self.seen_links)]
+        self.tell(
+            "discovered",
+            discovered_links=len(self.seen_links),
+            expected_links=len(expected),
+            wrong_links=wrong + missing,
+        )
+
+    def _note_link(self, neighbour: Any, port: Port) -> None:
+        chassis, number = (bytes(tlv) for tlv in (neighbour.tlvs[0].chassis_id, neighbour.tlvs[1].port_id))
+        self.seen_links.add(((chassis.decode(), int(number)), port))
+
+    @_SET(_ofp.EventOFPErrorMsg, [framework.handler.CONFIG_DISPATCHER, _MAIN])
+    def on_error(self, event: Any) -> None:
+        """A switch refuses something: told, because nothing may be refused."""
+        message = event.msg
+        name = self.state.by_dpid.get(message.datapath.id, "?")
+        self.tell("error", switch=name, type=message.type, code=getattr(message, "code", None))
+
+
+def _alive(datapath: Any, port: Any) -> bool:
+    ofproto = datapath.ofproto
+    return not (port.state & ofproto.OFPPS_LINK_DOWN or port.config & ofproto.OFPPC_PORT_DOWN)
+
+
+def _said(port: Port) -> str:
+    return f"{port[0]}-eth{port[1]}"
+
+
+def _packed(address: str) -> bytes:
+    return bytes(int(octet) for octet in address.split("."))
+
+
+def _frame(protocols: list[Any]) -> bytes:
+    packet = framework.packet.Packet()
+    for protocol in protocols:
+        packet.add_protocol(protocol)
+    packet.serialize()
+    return bytes(packet.data)
+
+
+def _lldp(switch: str, port: int) -> bytes:
+    """A frame that tells the neighbour which port it came from (IEEE 802.1AB)."""
+    lldp = framework.lldp
+    tlvs = (
+        lldp.ChassisID(subtype=lldp.ChassisID.SUB_LOCALLY_ASSIGNED, chassis_id=switch.encode()),
+        lldp.PortID(subtype=lldp.PortID.SUB_LOCALLY_ASSIGNED, port_id=str(port).encode()),
+        lldp.TTL(ttl=_LLDP_TTL_S),
+        lldp.End(),
+    )
+    header = framework.ethernet.ethernet(lldp.LLDP_MAC_NEAREST_BRIDGE, ROUTER_MAC, 0x88CC)
+    return _frame([header, lldp.lldp(tlvs)])
+
+
+def _arp_reply(request: Any) -> bytes:
+    header = framework.ethernet.ethernet(request.src_mac, ROUTER_MAC, 0x0806)
+    arp = framework.arp
+    reply = arp.arp(
+        opcode=arp.ARP_REPLY,
+        src_mac=ROUTER_MAC,
+        src_ip=request.dst_ip,
+        dst_mac=request.src_mac,
+        dst_ip=request.src_ip,
+    )
+    return _frame([header, reply])

@@ -1,0 +1,47 @@
+"""How a fabric is to be routed: the choices of a run, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from typing import Any
+
+from topologies.describe import FabricDescription
+
+ECMP, D_MOD_K = "ecmp", "d_mod_k"
+PER_SWITCH, SAME = "per_switch", "same"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """routing: ECMP by a hash, or D_MOD_K, the uplink by the destination's number. hash_seeds: PER_SWITCH, or SAME
+    everywhere (which polarises). fast_failover: switches go round a dead port by themselves. latency_ns: how long the
+    controller waits before it acts on a change. seed: of all hash seeds."""
+
+    routing: str = ECMP
+    hash_seeds: str = PER_SWITCH
+    fast_failover: bool = True
+    latency_ns: int = 0
+    seed: int = 1
+
+    def hash_seed(self, dpid: int) -> int:
+        """The 64-bit hash seed of a switch; equal policies give equal seeds."""
+        whose = dpid if self.hash_seeds == PER_SWITCH else 0
+        return int.from_bytes(blake2b(f"{self.seed}/{whose}".encode(), digest_size=8).digest(), "big")
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What the controller is started with: the fabric and how to route it."""
+
+    fabric: FabricDescription
+    policy: Policy
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for `from_json`."""
+        return {"fabric": self.fabric.as_json(), "policy": asdict(self.policy)}
+
+    @staticmethod
+    def from_json(document: dict[str, Any]) -> Orders:
+        """The orders that `as_json` told."""
+        return Orders(FabricDescription.from_json(document["fabric"]), Policy(**document["policy"]))

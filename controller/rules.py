@@ -1,0 +1,282 @@
+"""The tables of one switch: routes, groups, detours and ARP as OpenFlow flows and groups, still without OpenFlow.
+
+    table 0   what it is    LLDP and foreign ARP to the controller; ARP of its hosts answered; its hosts' own addresses to
+                            them; packets from above to table 2, all others to table 1
+    table 1   any way       the shrunk routing table
+    table 2   only down     routes that lead down, so that nothing goes up again; bounced packets on their detour
+
+Every switch is a router: it lowers the TTL, and the last one writes the MAC addresses.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Union
+
+from controller import failover
+from controller.failover import Group
+from controller.policy import D_MOD_K, Policy
+from controller.prefixes import BITS, Ports, Prefix, mask_of, parse_prefix, shrink
+from controller.routing import Network
+from topologies.addresses import GATEWAY, PREFIX_LENGTH, ROUTER_MAC, SUBNET
+
+CLASSIFY, ANY_WAY, ONLY_DOWN = 0, 1, 2
+_LLDP, _MULTICAST, _ARP_KNOWN, _ARP, _LOCAL, _FROM_ABOVE, _IPV4 = 1000, 950, 900, 800, 700, 600, 500
+_ROUTE = 100  # a route's priority grows by two with its prefix length, and by one with an input port of its own
+_DETOUR: Ports = (-1,)  # in the table of ways down: what is not below
+_FABRIC: Prefix = parse_prefix(f"{SUBNET}/{PREFIX_LENGTH}")
+_GATEWAY, _ANY_MULTICAST = parse_prefix(GATEWAY)[0], parse_prefix("224.0.0.0/3")
+
+Field = tuple[str, int, int]  # name, value, mask (-1: all of it)
+Match = tuple[Field, ...]
+
+
+@dataclass(frozen=True)
+class Output:
+    """To a port; `macs`: with these source and destination addresses written."""
+
+    port: int
+    macs: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class ToGroup:
+    """Through a group."""
+
+    group_id: int
+
+
+@dataclass(frozen=True)
+class ToController:
+    """The whole packet to the controller."""
+
+
+@dataclass(frozen=True)
+class AnswerArp:
+    """Back out of the port it came by, as the gateway's answer to the host with these addresses."""
+
+    host_mac: str
+    host_ip: str
+
+
+@dataclass(frozen=True)
+class GoTo:
+    """On to another table."""
+
+    table: int
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Nowhere."""
+
+
+Action = Union[Output, ToGroup, ToController, AnswerArp, GoTo, Drop]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One entry of a flow table."""
+
+    table: int
+    priority: int
+    match: Match
+    action: Action
+
+    @property
+    def key(self) -> tuple[int, int, Match]:
+        """What makes two flows the same entry."""
+        return self.table, self.priority, self.match
+
+
+@dataclass(frozen=True)
+class Rules:
+    """All groups and flows of a switch."""
+
+    groups: Mapping[int, Group]
+    flows: tuple[Flow, ...]
+
+
+def exact(name: str, value: int) -> Field:
+    """A field that must have this value."""
+    return name, value, -1
+
+
+def rules(network: Network, policy: Policy, switch: str, table: Mapping[Prefix, Ports]) -> Rules:
+    """The rules of `switch`, whose whole routing table is `table` (see routing.routes)."""
+    return _Builder(network, policy, switch).build(table)
+
+
+class _Builder:
+    """Collects the groups and flows of one switch."""
+
+    def __init__(self, network: Network, policy: Policy, switch: str) -> None:
+        self.network, self.policy, self.switch = network, policy, switch
+        self.node = network.switches[switch]
+        self.up, self.down = network.up_ports(switch), network.down_ports(switch)
+        self.seed = policy.hash_seed(self.node.dpid)
+        self.groups: dict[int, Group] = {}
+
+    def build(self, table: Mapping[Prefix, Ports]) -> Rules:
+        """Everything, in a fixed order."""
+        # Only a rack sees packets to addresses that nobody has: it drops them, so that further up they need no entry.
+        nowhere: dict[Prefix, Ports] = {_FABRIC: ()} if self.node.tier == 1 else {}
+        flows = [*self._classify(), *self._routes(ANY_WAY, shrink({**nowhere, **table}, _FABRIC))]
+        if self.up:
+            down = {prefix: ports if self._leads_down(ports) else _DETOUR for prefix, ports in table.items()}
+            flows += self._routes(ONLY_DOWN, shrink(down, _FABRIC))
+        return Rules(self.groups, tuple(flows))
+
+    def _leads_down(self, ports: Ports) -> bool:
+        return not ports or set(ports) <= set(self.down)
+
+    def _group(self, group: Group) -> Action:
+        """A group's id follows from what it does, so that an unchanged one stays as it is."""
+        group_id = zlib.crc32(repr(group).encode()) & 0x7FFFFFFF
+        while self.groups.get(group_id, group) != group:
+            group_id += 1
+        self.groups[group_id] = group
+        return ToGroup(group_id)
+
+    def _classify(self) -> Iterator[Flow]:
+        yield Flow(CLASSIFY, _LLDP, (exact("eth_type", 0x88CC),), ToController())
+        yield Flow(CLASSIFY, _MULTICAST, (_ipv4(), _destination(_ANY_MULTICAST)), Drop())
+        yield Flow(CLASSIFY, _ARP, (exact("eth_type", 0x0806),), ToController())
+        for name, port in self.network.attached[self.switch].items():
+            host = self.network.hosts[name]
+            address = parse_prefix(host.ip)
+            asks = (
+                exact("in_port", port),
+                exact("eth_type", 0x0806),
+                exact("arp_op", 1),
+                exact("arp_spa", address[0]),
+                exact("arp_tpa", _GATEWAY),
+            )
+            yield Flow(CLASSIFY, _ARP_KNOWN, asks, AnswerArp(host.mac, host.ip))
+            yield Flow(CLASSIFY, _LOCAL, (_ipv4(), _destination(address)), Output(port, (ROUTER_MAC, host.mac)))
+        for port in self.up:
+            yield Flow(CLASSIFY, _FROM_ABOVE, (exact("in_port", port), _ipv4()), GoTo(ONLY_DOWN))
+        yield Flow(CLASSIFY, _IPV4, (_ipv4(),), GoTo(ANY_WAY))
+
+    def _routes(self, table: int, entries: Mapping[Prefix, Ports]) -> Iterator[Flow]:
+        for prefix, ports in sorted(entries.items()):
+            priority = _ROUTE + 2 * prefix[1]
+            yield from self._route(table, priority, prefix, ports)
+
+    def _route(self, table: int, priority: int, prefix: Prefix, ports: Ports) -> Iterator[Flow]:
+        where = (_ipv4(), _destination(prefix))
+        if ports == _DETOUR:
+            yield from self._detour(table, priority, where)
+        elif not ports:
+            yield Flow(table, priority, where, Drop())
+        elif len(ports) == 1:
+            yield from self._one_way(table, priority, where, ports[0])
+        elif set(ports) <= set(self.down):
+            yield from self._round_about(table, priority, where, ports)
+        elif self.policy.routing == D_MOD_K:
+            yield from self._by_number(table, priority, prefix, ports)
+        else:
+            yield Flow(table, priority, where, self._select(ports))
+
+    def _select(self, ports: Ports) -> Action:
+        if len(ports) == 1:
+            return Output(ports[0])
+        return self._group(failover.select(ports, self.seed, self.policy.fast_failover))
+
+    def _one_way(self, table: int, priority: int, where: Match, port: int) -> Iterator[Flow]:
+        """Out of `port`; downwards with a detour for the time when it is dead."""
+        detour = failover.next_in_ring(port, self.down) if port in self.down and self.policy.fast_failover else None
+        if detour is None:
+            yield Flow(table, priority, where, Output(port))
+            return
+        yield Flow(table, priority, where, self._group(failover.bounce(port, detour)))
+        back = (exact("in_port", detour), *where)
+        yield Flow(table, priority + 1, back, self._group(failover.bounce_back(port, detour)))
+
+    def _round_about(self, table: int, priority: int, where: Match, ports: Ports) -> Iterator[Flow]:
+        """Downwards with several ports, which in a Clos network means: by way of another rack, as the right one's link is
+        dead. A packet that comes from there is sent to the next: a group that chose by a hash might choose the port it
+        came by, out of which it may not go."""
+        first, second = ports[0], ports[1]
+        from_first = (exact("in_port", first), *where)
+        if self.policy.fast_failover:
+            yield Flow(table, priority, where, self._group(failover.bounce(first, second)))
+            yield Flow(table, priority + 1, from_first, self._group(failover.bounce_back(second, first)))
+        else:
+            yield Flow(table, priority, where, Output(first))
+            yield Flow(table, priority + 1, from_first, Output(second))
+
+    def _by_number(self, table: int, priority: int, prefix: Prefix, ports: Ports) -> Iterator[Flow]:
+        """D-mod-k (Zahavi, 2010): the uplink follows from the destination's number at this tier: of the host in its
+        rack, of the rack in its pod. One rule for each number modulo the ports, as far as an octet can tell."""
+        shift = 8 * (self.node.tier - 1)
+        for number in range(1, 256):
+            chosen = ports[(number - 1) % len(ports)]
+            mask = mask_of(prefix[1]) | 0xFF << shift
+            if (prefix[0] | number << shift) & mask_of(prefix[1]) != prefix[0]:
+                continue
+            where = (_ipv4(), ("ipv4_dst", prefix[0] | number << shift, mask))
+            ring = tuple(ports[(ports.index(chosen) + step) % len(ports)] for step in range(len(ports)))
+            watched = self.policy.fast_failover
+            group = Group("failover", tuple(failover.Bucket(each, each) for each in ring))
+            yield Flow(table, priority, where, self._group(group) if watched else Output(chosen))
+
+    def _detour(self, table: int, priority: int, where: Match) -> Iterator[Flow]:
+        """Packets from above that are not for anything below: bounced ones (see failover)."""
+        if not self.policy.fast_failover:
+            yield Flow(table, priority, where, Drop())
+            return
+        if self.down:
+            yield Flow(table, priority, where, self._select(self.down))
+            return
+        for port in self.up:
+            others = tuple(each for each in self.up if each != port)
+            yield Flow(table, priority, (exact("in_port", port), *where), self._select(others) if others else Drop())
+
+
+def _ipv4() -> Field:
+    return exact("eth_type", 0x0800)
+
+
+def _destination(prefix: Prefix) -> Field:
+    network, length = prefix
+    return "ipv4_dst", network, -1 if length == BITS else mask_of(length)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What makes new rules out of old ones, in an order that never leaves a flow without its group: groups first, then
+    flows, then what goes."""
+
+    new_groups: Mapping[int, Group]
+    new_flows: tuple[Flow, ...]
+    old_flows: tuple[Flow, ...]
+    old_groups: tuple[int, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.new_groups or self.new_flows or self.old_flows or self.old_groups)
+
+
+def change(old: Rules, new: Rules) -> Change:
+    """The difference of two sets of rules of one switch."""
+    old_flows = {flow.key: flow for flow in old.flows}
+    new_keys = {flow.key for flow in new.flows}
+    return Change(
+        {number: group for number, group in new.groups.items() if old.groups.get(number) != group},
+        tuple(flow for flow in new.flows if old_flows.get(flow.key) != flow),
+        tuple(flow for flow in old.flows if flow.key not in new_keys),
+        tuple(number for number in old.groups if number not in new.groups),
+    )
+
+
+def nothing() -> Rules:
+    """The rules of a switch that has just been made."""
+    return Rules({}, ())
+
+
+def count(all_rules: Iterable[Rules]) -> tuple[int, int]:
+    """Flows and groups in all."""
+    found = list(all_rules)
+    return sum(len(each.flows) for each in found), sum(len(each.groups) for each in found)
