@@ -46,3 +46,18 @@ def difference(before: Mapping[str, Counters], after: Mapping[str, Counters]) ->
         }
         for host, counters in after.items()
     }
+
+
+def transmitted(content: str) -> dict[str, int]:
+    """Interface -> packets sent, from the text of /proc/net/dev."""
+    found = {}
+    for line in content.splitlines()[2:]:
+        name, _, numbers = line.partition(":")
+        found[name.strip()] = int(numbers.split()[9])
+    return found
+
+
+def read_transmitted() -> dict[str, int]:
+    """Interface of the current namespace -> packets sent so far."""
+    with open("/proc/thread-self/net/dev") as file:
+        return transmitted(file.read())

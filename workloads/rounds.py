@@ -1,8 +1,8 @@
-"""Incast: N senders answer one receiver at the same time, round after round, and nobody starts the next before
-all have finished.
+"""Barrier-synchronised rounds: all flows start at the same time, and nobody starts the next round before all have
+finished.
 
-The barrier-synchronised reads of Phanishayee et al. (FAST 2008): each round every sender sends its SRU (bytes
-per sender) over its own persistent connection. Start times carry a seeded jitter, as real hosts have.
+With N senders to one receiver these are the synchronised reads of Phanishayee et al. (FAST 2008). Each flow sends its bytes
+(the SRU) over its own persistent connection. Start times carry a seeded jitter, as real hosts have.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _TICK_NS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Incast:
-    """`rounds` rounds of `sru_bytes` from each connection's sender; starts are uniform in [0, jitter_ns]."""
+class Rounds:
+    """`rounds` rounds of `sru_bytes` over each connection; starts are uniform in [0, jitter_ns]."""
 
     sru_bytes: int
     rounds: int
@@ -34,42 +34,47 @@ class Incast:
 
 @dataclass(frozen=True)
 class Round:
-    """When a round began (CLOCK_REALTIME ns), when its last byte arrived, and how many bytes all senders sent."""
+    """When a round began (CLOCK_REALTIME ns), when its last byte arrived, how many bytes all senders sent; and when each
+    flow, in the connections' order, started and ended."""
 
     start_ns: int
     end_ns: int
     bytes: int
+    spans_ns: tuple[tuple[int, int], ...] = ()
 
 
-def start_offsets_ns(incast: Incast, senders: int, round_number: int) -> list[int]:
+def start_offsets_ns(asked: Rounds, senders: int, round_number: int) -> list[int]:
     """Start of each sender after the round's begin; equal seeds give equal offsets."""
-    dice = random.Random(f"{incast.seed}/{round_number}")
-    return [dice.randint(0, incast.jitter_ns) for _ in range(senders)]
+    dice = random.Random(f"{asked.seed}/{round_number}")
+    return [dice.randint(0, asked.jitter_ns) for _ in range(senders)]
 
 
-def phase_ns(incast: Incast, round_number: int) -> int:
+def phase_ns(asked: Rounds, round_number: int) -> int:
     """How long after the pause a round begins, less than a tick; equal seeds give equal phases."""
-    return random.Random(f"{incast.seed}/{round_number}/phase").randrange(_TICK_NS)
+    return random.Random(f"{asked.seed}/{round_number}/phase").randrange(_TICK_NS)
 
 
 def run(
-    incast: Incast, connections: Sequence[Connection], on_round: Callable[[Round], None] = lambda done: None
+    asked: Rounds, connections: Sequence[Connection], on_round: Callable[[Round], None] = lambda done: None
 ) -> list[Round]:
     """Run all rounds; `on_round` is told of each as it ends."""
     rounds = []
     with Engine() as engine:
-        for number in range(incast.rounds):
-            rounds.append(_round(engine, incast, connections, number))
+        for number in range(asked.rounds):
+            rounds.append(_round(engine, asked, connections, number))
             on_round(rounds[-1])
     return rounds
 
 
-def _round(engine: Engine, incast: Incast, connections: Sequence[Connection], number: int) -> Round:
-    start_ns = time.time_ns() + _PAUSE_NS + phase_ns(incast, number)
-    ends_ns: list[int] = []
-    for connection, offset_ns in zip(connections, start_offsets_ns(incast, len(connections), number)):
+def _round(engine: Engine, asked: Rounds, connections: Sequence[Connection], number: int) -> Round:
+    start_ns = time.time_ns() + _PAUSE_NS + phase_ns(asked, number)
+    begins_ns = [start_ns + offset_ns for offset_ns in start_offsets_ns(asked, len(connections), number)]
+    ends_ns: dict[Connection, int] = {}
+    for connection, begin_ns in zip(connections, begins_ns):
         engine.start(
-            Transfer(connection, incast.sru_bytes, start_ns + offset_ns), lambda _, end_ns: ends_ns.append(end_ns)
+            Transfer(connection, asked.sru_bytes, begin_ns),
+            lambda transfer, end_ns: ends_ns.update({transfer.connection: end_ns}),
         )
     engine.run()
-    return Round(start_ns, max(ends_ns), incast.sru_bytes * len(connections))
+    spans_ns = tuple(zip(begins_ns, (ends_ns[connection] for connection in connections)))
+    return Round(start_ns, max(ends_ns.values()), asked.sru_bytes * len(connections), spans_ns)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads import incast
+from workloads import rounds
 from workloads.engine import Engine, Transfer
-from workloads.incast import Incast, Round, start_offsets_ns
+from workloads.rounds import Round, Rounds, start_offsets_ns
 
-SMALL = Incast(sru_bytes=5000, rounds=3, jitter_ns=1_000_000, seed=7)
+SMALL = Rounds(sru_bytes=5000, rounds=3, jitter_ns=1_000_000, seed=7)
 
 
 # --- start times
@@ -23,7 +23,7 @@ SMALL = Incast(sru_bytes=5000, rounds=3, jitter_ns=1_000_000, seed=7)
 
 @given(st.integers(), st.integers(1, 100), st.integers(0, 1000), st.integers(0, 10**9))
 def test_starts_are_seeded_and_within_the_jitter(seed: int, senders: int, number: int, jitter_ns: int) -> None:
-    workload = Incast(1, 1, jitter_ns, seed)
+    workload = Rounds(1, 1, jitter_ns, seed)
     offsets = start_offsets_ns(workload, senders, number)
     assert offsets == start_offsets_ns(workload, senders, number)
     assert len(offsets) == senders
@@ -39,7 +39,7 @@ def test_seeds_and_rounds_differ() -> None:
 
 def test_starts_are_the_same_on_every_python() -> None:
     """Recorded: a new Python that draws otherwise would change every run."""
-    assert start_offsets_ns(Incast(1, 1, 100_000, 1), 4, 0) == [89228, 49975, 57598, 13597]
+    assert start_offsets_ns(Rounds(1, 1, 100_000, 1), 4, 0) == [89228, 49975, 57598, 13597]
 
 
 # --- the engine
@@ -99,29 +99,29 @@ def connections(notes: list[tuple[str, str]]) -> Iterator[list[LocalConnection]]
 
 def test_every_round_moves_every_byte(connections: list[LocalConnection]) -> None:
     told: list[Round] = []
-    rounds = incast.run(SMALL, connections, told.append)
-    assert rounds == told
-    assert [each.bytes for each in rounds] == 3 * [4 * 5000]
+    done = rounds.run(SMALL, connections, told.append)
+    assert done == told
+    assert [each.bytes for each in done] == 3 * [4 * 5000]
     with pytest.raises(BlockingIOError):
         connections[0].receiving.recv(1)
 
 
 def test_a_round_ends_before_the_next_begins(connections: list[LocalConnection], notes: list[tuple[str, str]]) -> None:
     marks: list[int] = []
-    rounds = incast.run(SMALL, connections, lambda done: marks.append(len(notes)))
+    done = rounds.run(SMALL, connections, lambda each: marks.append(len(notes)))
     for mark in marks:
         received = [name for kind, name in notes[:mark] if kind == "receive"]
         sent = [name for kind, name in notes[:mark] if kind == "send"]
         assert {name: received.count(name) for name in set(received)} == {name: sent.count(name) for name in set(sent)}
-    for each, following in zip(rounds, rounds[1:]):
+    for each, following in zip(done, done[1:]):
         assert each.start_ns < each.end_ns < following.start_ns
 
 
 def test_senders_start_at_their_times(connections: list[LocalConnection], notes: list[tuple[str, str]]) -> None:
     """In the order of their offsets, however the connections are listed."""
-    workload = Incast(sru_bytes=100, rounds=1, jitter_ns=40_000_000, seed=3)
+    workload = Rounds(sru_bytes=100, rounds=1, jitter_ns=40_000_000, seed=3)
     offsets = dict(zip(("h2", "h3", "h4", "h5"), start_offsets_ns(workload, 4, 0)))
-    (done,) = incast.run(workload, connections)
+    (done,) = rounds.run(workload, connections)
     assert [name for kind, name in notes if kind == "send"] == sorted(offsets, key=lambda name: offsets[name])
     assert done.end_ns - done.start_ns >= max(offsets.values())
 
@@ -163,4 +163,4 @@ def test_a_flow_that_dies_ends_the_run(connections: list[LocalConnection]) -> No
     connections[1].sending.shutdown(socket.SHUT_WR)
     connections[1].send = lambda limit_bytes: 0  # type: ignore[method-assign]
     with pytest.raises(ConnectionError, match="h3 closed"):
-        incast.run(replace(SMALL, jitter_ns=0), connections)
+        rounds.run(replace(SMALL, jitter_ns=0), connections)

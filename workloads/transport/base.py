@@ -6,12 +6,13 @@ from typing import Protocol
 
 
 class Connection(Protocol):
-    """One established, one-way flow of bytes from host `sender` to host `receiver`, driven by an event loop.
+    """One established, one-way flow `name` of bytes from host `sender` to host `receiver`, driven by an event loop.
 
     `send_descriptor` is writable when `send` can take more; `receive_descriptor` is readable when `receive` has
     something.
     """
 
+    name: str
     sender: str
     receiver: str
     send_descriptor: int

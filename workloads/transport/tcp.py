@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from topologies.emulate import Fabric
 from topologies.namespaces import entered
@@ -44,9 +44,9 @@ class TcpConnection:
     """An established TCP connection; see `base.Connection`."""
 
     def __init__(
-        self, sender: str, receiver: str, sending: socket.socket, receiving: socket.socket, payload: int
+        self, name: str, sender: str, receiver: str, sending: socket.socket, receiving: socket.socket, payload: int
     ) -> None:
-        self.sender, self.receiver = sender, receiver
+        self.name, self.sender, self.receiver = name, sender, receiver
         self._sending, self._receiving, self._payload = sending, receiving, payload
         self.send_descriptor, self.receive_descriptor = sending.fileno(), receiving.fileno()
         self._wake_bytes = 1
@@ -81,7 +81,7 @@ class TcpConnection:
         info = {name: struct.unpack_from("=I", data, offset)[0] for name, offset in _TCP_INFO_U32.items()}
         info.update({name: struct.unpack_from("=Q", data, offset)[0] for name, offset in _TCP_INFO_U64.items()})
         return {
-            "flow": self.sender,
+            "flow": self.name,
             "sender": self.sender,
             "receiver": self.receiver,
             "source": _end(self._sending.getsockname()),
@@ -99,17 +99,25 @@ def _end(address: tuple[str, int]) -> str:
     return f"{address[0]}:{address[1]}"
 
 
-def connect(fabric: Fabric, pairs: Sequence[tuple[str, str]]) -> list[TcpConnection]:
-    """One established connection per (sender, receiver), in order. Raises OSError naming the pair that cannot
-    connect."""
+def connect(
+    fabric: Fabric, pairs: Sequence[tuple[str, str]], on_connected: Callable[[], None] = lambda: None
+) -> list[TcpConnection]:
+    """One established connection per (sender, receiver), in order; `on_connected` is called after each handshake.
+
+    A flow is named by its sender where all go to one receiver, else by both ends. Raises OSError naming the pair that
+    cannot connect.
+    """
     payload = os.memfd_create("payload")
     os.ftruncate(payload, _PAYLOAD_BYTES)
     listeners = {receiver: _listener(fabric, receiver) for receiver in dict.fromkeys(receiver for _, receiver in pairs)}
+    connections = []
     try:
-        return [
-            _connect(fabric, sender, receiver, listeners[receiver], FIRST_SOURCE_PORT + index, payload)
-            for index, (sender, receiver) in enumerate(pairs)
-        ]
+        for index, (sender, receiver) in enumerate(pairs):
+            name = sender if len(listeners) == 1 else f"{sender}>{receiver}"
+            ends = _handshake(fabric, sender, receiver, listeners[receiver], FIRST_SOURCE_PORT + index)
+            connections.append(TcpConnection(name, sender, receiver, *ends, payload))
+            on_connected()
+        return connections
     finally:
         for listener in listeners.values():
             listener.close()
@@ -128,9 +136,10 @@ def _listener(fabric: Fabric, host: str) -> socket.socket:
     return listener
 
 
-def _connect(
-    fabric: Fabric, sender: str, receiver: str, listener: socket.socket, source_port: int, payload: int
-) -> TcpConnection:
+def _handshake(
+    fabric: Fabric, sender: str, receiver: str, listener: socket.socket, source_port: int
+) -> tuple[socket.socket, socket.socket]:
+    """Both sockets of a new connection, not blocking."""
     sending = _socket_of(fabric, sender)
     sending.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sending.bind((fabric.nameToNode[sender].IP(), source_port))
@@ -141,4 +150,4 @@ def _connect(
     receiving, _ = listener.accept()
     for end in (sending, receiving):
         end.setblocking(False)
-    return TcpConnection(sender, receiver, sending, receiving, payload)
+    return sending, receiving
