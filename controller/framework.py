@@ -1,5 +1,5 @@
-"""The OpenFlow framework under the controller: Ryu, or os-ken, its maintained fork, whichever is asked for or installed.
-The only module that imports either.
+"""The OpenFlow framework under the controller: Ryu, or os-ken, its maintained fork, whichever is asked for or
+installed. The only module that imports either.
 
 Ryu 4.34 expects `eventlet.wsgi.ALREADY_HANDLED`, which newer eventlets have dropped: it is put back before the import.
 """

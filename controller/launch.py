@@ -1,7 +1,7 @@
 """Runs the controller: `python -m controller.launch ORDERS.json --port PORT --events FILE [--openflow 1.5]`.
 
-Started by `controller.process` for a run; by hand it routes any fabric of these Topo classes, also one that plain `mn` has
-built, for which `run_experiment topo NAME --orders FILE` writes the orders.
+Started by `controller.process` for a run; by hand it routes any fabric of these Topo classes, also one that plain
+`mn` has built, for which `run_experiment topo NAME --orders FILE` writes the orders.
 """
 
 from __future__ import annotations

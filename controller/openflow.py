@@ -1,7 +1,7 @@
 """From rules to OpenFlow messages, by the parser of whichever version a switch speaks.
 
-OpenFlow 1.3's groups cannot carry a hash seed: Open vSwitch then hashes alike on every switch, which polarises. 1.5 gives
-a group properties, and Open vSwitch reads its selection method there (the Netronome extension, ovs-ofctl(8),
+OpenFlow 1.3's groups cannot carry a hash seed: Open vSwitch then hashes alike on every switch, which polarises. 1.5
+gives a group properties, and Open vSwitch reads its selection method there (the Netronome extension, ovs-ofctl(8),
 "selection_method"): a hash over the five-tuple with a seed.
 """
 
@@ -18,8 +18,8 @@ from topologies.addresses import GATEWAY, ROUTER_MAC
 _WIRE_1_5 = 6
 _NETRONOME, _SELECTION_METHOD = 0x0000154D, 1
 _METHOD_BYTES = 16
-# The five-tuple as OXM fields (OpenFlow 1.5.1, table 12) with their sizes: IPv4 source and destination, protocol, TCP and
-# UDP source and destination ports. In the property each has all its bits set: all of them are hashed.
+# The five-tuple as OXM fields (OpenFlow 1.5.1, table 12) with their sizes: IPv4 source and destination, protocol, TCP
+# and UDP source and destination ports. In the property each has all its bits set: all of them are hashed.
 _HASHED_FIELDS = {11: 4, 12: 4, 10: 1, 13: 2, 14: 2, 15: 2, 16: 2}
 _OXM_BASIC = 0x8000
 _SELECT, _FAILOVER = "select", "failover"

@@ -29,7 +29,8 @@ class Controller:
     """A controller with its orders, as a context manager.
 
     `target` is what a bridge is to connect to. `events` are the JSON documents that the application has told so far, in
-    order; `news` reads more of them; `ended_ns` is when it ended (CLOCK_REALTIME), None while it runs. It runs with this process's Python.
+    order; `news` reads more of them; `ended_ns` is when it ended (CLOCK_REALTIME), None while it runs. It runs with
+    this process's Python.
     """
 
     def __init__(self, orders: Orders, openflow: str = "1.5") -> None:

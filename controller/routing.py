@@ -1,7 +1,7 @@
 """Where packets go: shortest paths over what is alive, for every switch and every rack.
 
-Pure: a fabric and the set of dead ports in, next hops out. Up-and-down routing falls out of the shortest paths of a Clos
-network: all uplinks that lie on one share the traffic (ECMP), and downwards there is one way.
+Pure: a fabric and the set of dead ports in, next hops out. Up-and-down routing falls out of the shortest paths of a
+Clos network: all uplinks that lie on one share the traffic (ECMP), and downwards there is one way.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def _towards(alive: Mapping[str, Mapping[int, Port]], target: str) -> dict[str, 
 
 
 def routes(network: Network, hops: Mapping[str, Mapping[str, Ports]], switch: str) -> dict[Prefix, Ports]:
-    """The whole table of one switch: subnet -> ports that lead to it; no ports where there is no way, or where it is the
-    switch's own (its hosts have rules of their own; other addresses of it are nobody's)."""
+    """The whole table of one switch: subnet -> ports that lead to it; no ports where there is no way, or where it is
+    the switch's own (its hosts have rules of their own; other addresses of it are nobody's)."""
     return {
         prefix: () if target == switch else hops[target].get(switch, ()) for prefix, target in network.racks.items()
     }

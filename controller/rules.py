@@ -1,7 +1,7 @@
 """The tables of one switch: routes, groups, detours and ARP as OpenFlow flows and groups, still without OpenFlow.
 
-    table 0   what it is    LLDP and foreign ARP to the controller; ARP of its hosts answered; its hosts' own addresses to
-                            them; packets from above to table 2, all others to table 1
+    table 0   what it is    LLDP and foreign ARP to the controller; ARP of its hosts answered; its hosts' own
+                            addresses to them; packets from above to table 2, all others to table 1
     table 1   any way       the shrunk routing table
     table 2   only down     routes that lead down, so that nothing goes up again; bounced packets on their detour
 
@@ -196,9 +196,9 @@ class _Builder:
         yield Flow(table, priority + 1, back, self._group(failover.bounce_back(port, detour)))
 
     def _round_about(self, table: int, priority: int, where: Match, ports: Ports) -> Iterator[Flow]:
-        """Downwards with several ports, which in a Clos network means: by way of another rack, as the right one's link is
-        dead. A packet that comes from there is sent to the next: a group that chose by a hash might choose the port it
-        came by, out of which it may not go."""
+        """Downwards with several ports, which in a Clos network means: by way of another rack, as the right one's
+        link is dead. A packet that comes from there is sent to the next: a group that chose by a hash might choose
+        the port it came by, out of which it may not go."""
         first, second = ports[0], ports[1]
         from_first = (exact("in_port", first), *where)
         if self.policy.fast_failover:

@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments import fast08, limits, rundir, screen
+from experiments.bench_fabrics import REACHED
+from experiments.bench_fabrics import measure as fabrics_measure
+from experiments.bench_mininet import measure as mininet_measure
 from experiments.bench_ns3 import NOT_FOUND, find_ns3
 from experiments.bench_ns3 import measure as measure_ns3
 from experiments.catalog import plan
@@ -30,6 +33,8 @@ from topologies.units import BadRequest, format_bytes, format_duration, format_r
 
 _REPEATS = 5
 _MTU_PAYLOAD_BYTES = 1448
+_FAT_TREES = ((4, 2.0, 5), (8, 6.0, 3), (16, 60.0, 1))  # k, promised seconds, repeats
+_STOCK_MININET = {4: 0.0, 8: 10.0}  # k -> how many times ours it is promised to take; k=16 would take half an hour
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,36 @@ def _ns3_figures(ours: float) -> list[Figure]:
         Figure("W in ns-3", theirs, "packets/s", "for scale"),
         Figure("ours over ns-3", (ratio,), "times", "for scale"),
     ]
+
+
+def bench_fabrics(kernel: Kernel) -> list[Figure]:
+    """Fat-trees from boot to every rack heard in every other, beside what stock Mininet takes to build and start
+    them."""
+    figures = []
+    for k, limit_s, repeats in _FAT_TREES:
+        screen.say(f"bench: fat-tree k={k} ...")
+        ours = tuple(fabrics_measure(kernel, k)[REACHED] for _ in range(repeats))
+        promise = f"under {limit_s:g} s"
+        figures.append(Figure(f"fat-tree k={k}, routed and reached", ours, "s", promise, _at_most(limit_s)))
+        if k in _STOCK_MININET:
+            stock = mininet_measure(kernel, k)
+            stock_s = stock["build_s"] + stock["start_s"]
+            ratio = (stock_s / statistics.median(ours),)
+            figures.append(Figure(f"fat-tree k={k}, stock Mininet, built and started", (stock_s,), "s", "for scale"))
+            least = _STOCK_MININET[k]
+            promise = f"at least {least:g}" if least else "for scale"
+            figures.append(
+                Figure(f"stock Mininet over ours, k={k}", ratio, "times", promise, _at_least(least) if least else None)
+            )
+    return figures
+
+
+def _at_most(limit: float) -> Callable[[float], bool]:
+    return lambda value: value <= limit
+
+
+def _at_least(limit: float) -> Callable[[float], bool]:
+    return lambda value: value >= limit
 
 
 def bench_rounds(kernel: Kernel) -> list[Figure]:
@@ -287,6 +322,7 @@ def _prompt_to_report_s() -> float:
 _BENCHES: dict[str, Callable[[Kernel], list[Figure]]] = {
     "start": bench_start,
     "packets": bench_packets,
+    "fabrics": bench_fabrics,
     "rounds": bench_rounds,
     "accuracy": bench_accuracy,
     "fast08": bench_fast08,

@@ -168,7 +168,7 @@ def measure(python: str, timeout_s: float = 180.0) -> dict[str, Any]:
 
 
 def starts_ns() -> list[int]:
-    """Start of each sender after its round's begin, round by round: the draws of workloads.incast."""
+    """Start of each sender after its round's begin, round by round: the draws of workloads.rounds."""
     dice = [random.Random(f"{SEED}/{number}") for number in range(ROUNDS)]
     return [die.randint(0, JITTER_NS) for die in dice for _ in range(SENDERS)]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
-from experiments.spec import Spec, parse
+from experiments.spec import Spec, parse, unfit, without
 from topologies.units import BadRequest
 
 
@@ -30,7 +30,7 @@ class Experiment:
 
     `claim`: the slide of the lecture and what it says. `expects`: what should be seen, in a sentence. `cases`
     gives the comparison runs of a main spec; a case that changes a key which the user set is left out (the user
-    has decided it).
+    has decided it), and so is one on whose topology or for whose workload a key that the user set does not apply.
     """
 
     name: str
@@ -50,7 +50,17 @@ class Plan:
     cases: tuple[tuple[str, Spec], ...]
 
 
-_MODULES = ("demo", "fast08", "incast", "incast_scaling")
+_MODULES = (
+    "demo",
+    "incast",
+    "incast_scaling",
+    "fast08",
+    "bisection",
+    "oversubscription",
+    "hops",
+    "polarisation",
+    "failover",
+)
 
 
 def catalog() -> dict[str, Experiment]:
@@ -70,9 +80,17 @@ def find(name: str) -> Experiment:
 
 
 def plan(experiment: Experiment, given: Mapping[str, Any]) -> Plan:
-    """The runs of `experiment` with the user's `given` keys laid over its defaults."""
+    """The runs of `experiment` with the user's `given` keys laid over its defaults.
+
+    What a run takes over from the defaults or from the main run, and what does not apply to its topology or workload,
+    is dropped.
+    """
     main = parse({**experiment.defaults, **given})
+    main = without(main, {key.name for key in unfit(main)} - set(given))
+    planned = ((case, parse(case.changes, main)) for case in experiment.cases(main))
     cases = tuple(
-        (case.label, parse(case.changes, main)) for case in experiment.cases(main) if not set(case.changes) & set(given)
+        (case.label, without(spec, {key.name for key in unfit(spec)}))
+        for case, spec in planned
+        if not set(given) & set(case.changes) and not {key.name for key in unfit(spec)} & {*given, *case.changes}
     )
     return Plan(experiment, main, cases)

@@ -19,14 +19,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from experiments import limits, request, rundir, screen
+from experiments import fabrics, limits, request, rundir, screen
 from experiments.catalog import Plan, catalog, plan
-from experiments.spec import Spec, parse
+from experiments.spec import TOPOLOGIES, Spec, as_typed, parse
 from lab.boot import Stop
 from lab.cache import own_cache
 from topologies.units import BadRequest
 
-_COMMANDS = ("list", "check", "run", "shell", "report", "kernel", "bench")
+_COMMANDS = ("list", "check", "run", "shell", "topo", "report", "kernel", "bench")
+_DRAWINGS = (".png", ".svg", ".pdf")
 _INTERRUPTED = 130
 
 
@@ -81,9 +82,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_run(commands)
     shell = commands.add_parser("shell", help="the Mininet prompt on a fabric")
-    shell.add_argument("--topology", default="star", help="the fabric (default: star)")
+    shell.add_argument("--topology", default="star", help=f"the fabric: {', '.join(TOPOLOGIES)} (default: star)")
     _add_spec_options(shell)
     shell.set_defaults(action=_shell)
+    _add_topo(commands)
     report = commands.add_parser("report", help="rebuild summary, figures and report of a run directory")
     report.add_argument("folder", type=Path, metavar="DIR")
     report.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -95,10 +97,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_spec_options(parser: argparse.ArgumentParser) -> None:
+def _add_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a spec key; may be given again (list --keys)"
     )
+
+
+def _add_spec_options(parser: argparse.ArgumentParser) -> None:
+    _add_set(parser)
     parser.add_argument("--clock", choices=request.CLOCKS, help="the lab's clock (default: virtual)")
     parser.add_argument("--seed", help="seed of all randomness")
     parser.add_argument("--out", type=Path, metavar="DIR", help="run directory (default: results/NAME-DATE-TIME)")
@@ -130,6 +136,15 @@ def _add_run(commands: Any) -> None:
     run.set_defaults(action=_run)
 
 
+def _add_topo(commands: Any) -> None:
+    topo = commands.add_parser("topo", help="a fabric on paper: its drawing, its switches and links as JSON")
+    topo.add_argument("topology", metavar="NAME", help=", ".join(TOPOLOGIES))
+    _add_set(topo)
+    topo.add_argument("--draw", type=Path, metavar="FILE", help=f"draw it; the name ends in {', '.join(_DRAWINGS)}")
+    topo.add_argument("--json", action="store_true", help="print all nodes and links as JSON, as a run's fabric.json")
+    topo.set_defaults(action=_topo)
+
+
 def _add_kernel(commands: Any) -> None:
     kernel = commands.add_parser("kernel", help="the lab kernel")
     steps = kernel.add_subparsers(metavar="build|info", required=True, parser_class=_Parser)
@@ -152,7 +167,7 @@ def _list(arguments: argparse.Namespace) -> None:
         rows = [
             {
                 "key": item.metadata["name"],
-                "default": _as_typed(item.metadata["kind"].format(item.default)),
+                "default": as_typed(item.metadata["kind"].format(item.default)),
                 "allowed": item.metadata["kind"].allowed,
                 "meaning": item.metadata["help"],
             }
@@ -169,11 +184,6 @@ def _list(arguments: argparse.Namespace) -> None:
         print(json.dumps(rows, indent=1))
     else:
         screen.table(title, list(rows[0]), [[str(value) for value in row.values()] for row in rows])
-
-
-def _as_typed(value: Any) -> Any:
-    """A switch in the words that the command line takes."""
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -279,8 +289,10 @@ def _run_all(
 
 def _conclude(folder: Path, as_json: bool, title: str) -> None:
     """Summary, figures and report of a finished run directory; the results to stdout."""
-    os.environ.setdefault("MPLCONFIGDIR", str(own_cache() / "matplotlib"))  # else Matplotlib writes to the user's home
+    _keep_matplotlib_at_home()
+    from analysis.kinds import kind_of
     from analysis.report import write_report
+    from analysis.report_cases import columns
     from analysis.run import Run
     from analysis.summary import write_summary
 
@@ -292,7 +304,7 @@ def _conclude(folder: Path, as_json: bool, title: str) -> None:
     if as_json:
         print(json.dumps(summary, indent=1))
     else:
-        screen.comparison(summary["comparison"], title)
+        screen.comparison(columns(kind_of(run)), summary["comparison"], title)
         print(f"report: {report}")
 
 
@@ -316,9 +328,8 @@ def _shell(arguments: argparse.Namespace) -> int:
 
     if not sys.stdin.isatty():
         raise BadRequest("shell: standard input is not a terminal; allowed: a terminal")
-    spec = limits.resolve(
-        parse({"senders": 4, "capture": "off", **given_keys(arguments), "topology": arguments.topology})
-    )
+    spec = _shell_spec(arguments.topology, given_keys(arguments))
+    limits.memory_bytes(spec)
     kernel = _kernel()
     folder = rundir.create(arguments.out, "shell")
     try:
@@ -326,6 +337,46 @@ def _shell(arguments: argparse.Namespace) -> int:
     finally:
         if not rundir.discard_if_unused(folder):
             rundir.hand_over(folder)
+
+
+def _shell_spec(topology: str, given: dict[str, str]) -> Spec:
+    """A fabric to look around in: the size that its topology has by itself, a star of five hosts."""
+    few = {"senders": 4} if topology == "star" and not given.keys() & {"hosts", "workload"} else {}
+    return limits.resolve(parse({**few, "capture": "off", **given, "topology": topology}))
+
+
+def _topo(arguments: argparse.Namespace) -> None:
+    if arguments.draw is None and not arguments.json:
+        raise BadRequest("--draw, --json: neither is given; allowed: one of them, or both")
+    if arguments.draw is not None and arguments.draw.suffix not in _DRAWINGS:
+        raise BadRequest(f"--draw: {arguments.draw} is given; allowed: a name that ends in {', '.join(_DRAWINGS)}")
+    given = request.from_words(arguments.set)
+    described = fabrics.document(limits.resolve(parse({**given, "topology": arguments.topology})))
+    if arguments.draw is not None:
+        _draw(described, arguments.draw)
+    if arguments.json:
+        print(json.dumps(described, indent=1))
+    else:
+        print(f"drawing: {arguments.draw}")
+
+
+def _draw(described: dict[str, Any], path: Path) -> None:
+    """The fabric's drawing as a file."""
+    _keep_matplotlib_at_home()
+    from analysis.draw import draw_fabric
+    from analysis.fabric import fabric_title
+
+    try:
+        draw_fabric(described, path, fabric_title(described))
+    except OSError as error:
+        raise BadRequest(
+            f"--draw: {path} cannot be written ({error.strerror}); allowed: a file that you may write"
+        ) from None
+
+
+def _keep_matplotlib_at_home() -> None:
+    """Matplotlib's own files go to our cache, else it writes to the user's home."""
+    os.environ.setdefault("MPLCONFIGDIR", str(own_cache() / "matplotlib"))
 
 
 def _kernel_build(arguments: argparse.Namespace) -> None:

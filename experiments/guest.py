@@ -15,22 +15,19 @@ import signal
 import sys
 import tempfile
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from controller.telemetry import QueueSampler
 from experiments import limits, rundir
+from experiments.drive import drive
 from experiments.spec import Spec
+from experiments.stage import Stage, staged
 from topologies import qdisc
-from topologies.emulate import Fabric, emulate
-from topologies.star import Star
-from workloads import counters, incast
+from workloads import counters, rounds
 from workloads.capture import Capture, Point
-from workloads.transport import tcp
 
 RECEIVER = "h1"
-HOT_PORT = "leaf1-eth1"
 _PR_SET_TIMERSLACK = 29
 _HOT_RING_KIB = 32 * 1024
 _EVENTS = 3
@@ -42,79 +39,79 @@ def tell(event: str, **facts: Any) -> None:
     os.write(_EVENTS, json.dumps({"event": event, **facts}).encode() + b"\n")
 
 
-def topology(spec: Spec) -> Star:
-    """The spec's fabric as a Topo with profiles."""
-    return Star(hosts=spec.hosts, link=limits.link_profile(spec), switch=limits.switch_profile(spec))
+def hot_port(stage: Stage) -> str | None:
+    """The switch port that everybody sends to, where there is one."""
+    return stage.port_towards(RECEIVER) if stage.spec.workload == "incast" else None
 
 
-def capture_points(spec: Spec, fabric: Fabric) -> list[Point]:
-    """The hot port, and with capture=all every sender's NIC."""
-    if spec.capture == "off":
-        return []
-    points = [Point(HOT_PORT, HOT_PORT, ring_kib=_HOT_RING_KIB)]
-    if spec.capture == "all":
-        points += [
-            Point(f"{host.name}-eth0", "eth0", tuple(host.enter_command()))
-            for host in fabric.hosts
-            if host.name != RECEIVER
-        ]
+def capture_points(stage: Stage) -> list[Point]:
+    """The hot port, and with capture=all the NIC of every other host."""
+    hot = hot_port(stage)
+    points = [Point(hot, hot, ring_kib=_HOT_RING_KIB)] if hot and stage.spec.capture != "off" else []
+    if stage.spec.capture == "all":
+        seen = [host for host in stage.fabric.hosts if not (hot and host.name == RECEIVER)]
+        points += [Point(f"{host.name}-eth0", "eth0", tuple(host.enter_command())) for host in seen]
     return points
 
 
 def run(spec: Spec, folder: Path) -> None:
     """One run, start to end; what was measured is written even when it is interrupted."""
-    measured: dict[str, Any] = {"format": rundir.FORMAT, "complete": False, "rounds": []}
+    measured: dict[str, Any] = {
+        "format": rundir.FORMAT,
+        "complete": False,
+        "workload": spec.workload,
+        "rounds": [],
+        "controller": None,
+    }
     with ExitStack() as stack:
         stack.callback(_write, folder / "measured.json", measured)
-        fabric = stack.enter_context(emulate(topology(spec), limits.host_profile(spec)))
-        tell("phase", name="built", openvswitch=fabric.openvswitch.version())
-        captures = stack.enter_context(_RunCapture(spec, fabric, folder))
+        stage = stack.enter_context(staged(spec))
+        framework = {"openflow_framework": stage.controller.framework} if stage.controller else {}
+        tell("phase", name="built", openvswitch=stage.fabric.openvswitch.version(), **framework)
+        captures = stack.enter_context(_RunCapture(stage, folder))
         measured["capture"] = captures.losses
         # Before the captures are copied: on a full disk the facts are there, and the captures are not.
         stack.callback(_write, folder / "measured.json", measured)
-        pairs = [(f"h{number}", RECEIVER) for number in range(2, spec.hosts + 1)]
-        connections = tcp.connect(fabric, pairs)
-        if spec.telemetry:
-            stack.enter_context(_sampler(spec, fabric, folder))
-        before = counters.read(fabric.namespaces)
-        stack.callback(_account, measured, fabric, before, connections)
-        tell("phase", name="rounds", packets=_packets(spec))
-        workload = incast.Incast(spec.sru_bytes, spec.rounds, spec.jitter_ns, spec.seed)
-        incast.run(workload, connections, lambda done: _note(measured, done, folder))
+        if spec.telemetry and hot_port(stage):
+            stack.enter_context(_sampler(stage, folder))
+        before = counters.read(stage.fabric.namespaces)
+        stack.callback(_account, measured, stage, before)
+        tell("phase", name="rounds")
+        drive(stage, measured, lambda done: _note(measured, done, folder))
         tell("phase", name="measured")
         measured["complete"] = True
 
 
-def _packets(spec: Spec) -> int:
-    """Full-size data packets that the workload needs at least (MSS with timestamps)."""
-    return spec.senders * spec.rounds * -(-spec.sru_bytes // limits.segment_bytes(spec))
-
-
-def _note(measured: dict[str, Any], done: incast.Round, folder: Path) -> None:
+def _note(measured: dict[str, Any], done: rounds.Round, folder: Path) -> None:
     """Tell of a round, and now and then write what there is: a killed run keeps it."""
-    measured["rounds"].append(asdict(done))
     if len(measured["rounds"]) in _KEPT_AFTER or len(measured["rounds"]) % _KEPT_EVERY == 0:
         _write(folder / "measured.json", measured)
     tell("round", seconds=(done.end_ns - done.start_ns) / 1e9, bytes=done.bytes)
 
 
-def _account(measured: dict[str, Any], fabric: Fabric, before: Any, connections: list[tcp.TcpConnection]) -> None:
-    """Counters of hosts, flows, ports and NICs at the end of the rounds."""
+def _account(measured: dict[str, Any], stage: Stage, before: Any) -> None:
+    """Counters of hosts, ports and NICs at the end of the rounds, and how the controller has fared."""
+    fabric, hot = stage.fabric, hot_port(stage)
     measured["tcp"] = counters.difference(before, counters.read(fabric.namespaces))
-    measured["flows"] = [connection.describe() for connection in connections]
     measured["ports"] = {
-        name: {
-            "peer": f"h{name.rpartition('eth')[2]}",
-            "hot": name == HOT_PORT,
-            "qdiscs": [item.as_json() for item in stack],
-        }
-        for name, stack in fabric.port_qdiscs().items()
+        name: {**stage.describe_port(name), "hot": name == hot, "qdiscs": [item.as_json() for item in found]}
+        for name, found in fabric.port_qdiscs().items()
     }
     measured["nics"] = {
         host.name: {"qdiscs": [item.as_json() for item in fabric.host_qdiscs(host.name)]} for host in fabric.hosts
     }
-    rounds = measured["rounds"]
-    measured["virtual_s"] = (rounds[-1]["end_ns"] - rounds[0]["start_ns"]) / 1e9 if rounds else 0.0
+    measured["controller"] = _controller_facts(stage)
+    done = measured["rounds"]
+    measured["virtual_s"] = (done[-1]["end_ns"] - done[0]["start_ns"]) / 1e9 if done else 0.0
+
+
+def _controller_facts(stage: Stage) -> dict[str, Any] | None:
+    if stage.controller is None:
+        return None
+    stage.controller.news()
+    discovered = next((each for each in stage.controller.events if each["event"] == "discovered"), {})
+    facts = {name: discovered.get(name) for name in ("discovered_links", "expected_links", "wrong_links")}
+    return {"alive": stage.controller.alive, "died_ns": stage.controller.ended_ns, **facts}
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
@@ -128,9 +125,9 @@ class _RunCapture(Capture):
     """Captures to memory, moved to the run folder at the end: an ordinary user's folder is slow and cannot be
     chowned from inside."""
 
-    def __init__(self, spec: Spec, fabric: Fabric, folder: Path) -> None:
+    def __init__(self, stage: Stage, folder: Path) -> None:
         self.final = folder / "pcap"
-        super().__init__(capture_points(spec, fabric), Path(tempfile.mkdtemp(dir="/dev/shm")))
+        super().__init__(capture_points(stage), Path(tempfile.mkdtemp(dir="/dev/shm")))
 
     def __exit__(self, *exc: object) -> None:
         try:
@@ -141,12 +138,12 @@ class _RunCapture(Capture):
                 shutil.copyfile(file, self.final / file.name)
 
 
-def _sampler(spec: Spec, fabric: Fabric, folder: Path) -> QueueSampler:
-    telemetry = folder / "telemetry"
+def _sampler(stage: Stage, folder: Path) -> QueueSampler:
+    telemetry, port = folder / "telemetry", stage.port_towards(RECEIVER)
     telemetry.mkdir(exist_ok=True)
-    handle = qdisc.LOSSY if spec.queue == "droptail" else qdisc.LOSSY_RED
-    frame_ns = limits.link_profile(spec).frame_bytes * 8 * 10**9 // spec.rate_bps
-    return QueueSampler(HOT_PORT, fabric.port_index[HOT_PORT], handle, telemetry / f"{HOT_PORT}.samples", frame_ns)
+    handle = qdisc.LOSSY if stage.spec.queue == "droptail" else qdisc.LOSSY_RED
+    frame_ns = limits.link_profile(stage.spec).frame_bytes * 8 * 10**9 // stage.spec.rate_bps
+    return QueueSampler(port, stage.fabric.port_index[port], handle, telemetry / f"{port}.samples", frame_ns)
 
 
 def _stop_once(number: int, frame: Any) -> None:

@@ -8,19 +8,19 @@ from pathlib import Path
 from mininet.cli import CLI
 from mininet.log import setLogLevel
 
-from experiments import limits, rundir
-from experiments.guest import topology
-from topologies.emulate import emulate
+from experiments import rundir
+from experiments.stage import staged
 
 
 def main(folder: Path) -> int:
     """Build the fabric of the folder's spec and hand the terminal to Mininet."""
     spec = rundir.read_spec(folder)
     setLogLevel("info")
-    with emulate(topology(spec), limits.host_profile(spec)) as fabric:
-        print(f"{len(fabric.hosts)} hosts on {spec.topology}; try: h1 ping -c 3 h2, h2 tc -s qdisc show dev eth0, exit")
+    with staged(spec) as stage:
+        where = f"{len(stage.hosts)} hosts on {spec.topology}"
+        print(f"{where}; try: h1 ping -c 3 h2, h2 tc -s qdisc show dev eth0, pingall, link leaf1 spine1 down, exit")
         print(f"what you write to {folder} stays; everything else is gone at exit")
-        CLI(fabric)
+        CLI(stage.fabric)
     return 0
 
 

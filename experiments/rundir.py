@@ -24,7 +24,7 @@ from topologies.units import BadRequest
 FORMAT = 1
 ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("numpy", "pyarrow", "matplotlib", "scapy", "ryu", "PyYAML")
-DESCRIBING_KEYS = ("experiment", "label", "clock", "hosts")  # in spec.yaml beside the spec's own keys
+DESCRIBING_KEYS = ("experiment", "label", "clock")  # in spec.yaml beside the spec's own keys
 
 
 def create(out: Path | None, name: str) -> Path:
@@ -101,7 +101,12 @@ def hand_over(folder: Path) -> None:
 
 def write_spec(folder: Path, spec: Spec, **meta: Any) -> None:
     """spec.yaml: the resolved spec and what it belongs to (experiment, label, clock)."""
-    (folder / "spec.yaml").write_text(yaml.safe_dump({**meta, "hosts": spec.hosts, **spec.as_text()}, sort_keys=False))
+    (folder / "spec.yaml").write_text(yaml.safe_dump({**meta, **spec.as_text()}, sort_keys=False))
+
+
+def write_fabric(folder: Path, document: dict[str, Any]) -> None:
+    """fabric.json: every switch, host and link of the run's fabric."""
+    (folder / "fabric.json").write_text(json.dumps(document) + "\n")
 
 
 def read_spec(folder: Path) -> Spec:

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from controller.telemetry import COLUMNS
-from experiments import limits, rundir
-from experiments.spec import Spec
+from experiments import fabrics, limits, rundir
+from experiments.spec import Spec, known
 from lab.boot import Job, Outcome, Stop
 from lab.boot import run as boot
 from lab.kernel import Kernel
@@ -32,6 +32,8 @@ _STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"} if sys.version_info <
 
 # An error of execve: its file is the name of a program, without a folder.
 _MISSING_TOOL = re.compile(r"\[Errno (2|13)\] .*: '[\w.-]+'$")
+
+_TOLD_TOOLS = ("openvswitch", "openflow_framework")  # the lab tells their versions
 
 OnEvent = Callable[[str, dict[str, Any]], None]
 
@@ -80,14 +82,14 @@ def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambd
     if stop.requested:
         raise RunFailed(f"{task.label}: not begun")
     rundir.write_spec(task.folder, task.spec, experiment=task.experiment, label=task.label, clock=setting.clock)
+    rundir.write_fabric(task.folder, fabrics.document(task.spec))
     times_s: dict[str, float] = {}
     tools: dict[str, str] = {}
 
     def note(event: dict[str, Any], wall_s: float) -> None:
         if event["event"] in ("booted", "phase"):
             times_s[event.get("name", "booted")] = wall_s
-        if "openvswitch" in event:
-            tools["openvswitch"] = event["openvswitch"]
+        tools.update({name: event[name] for name in _TOLD_TOOLS if name in event})
         on_event(task.label, event)
 
     started, errors = rundir.now(), io.BytesIO()
@@ -178,7 +180,7 @@ def run_all(
     After a stop no further task is begun, and each running lab keeps what it has.
     """
     failures: list[str] = []
-    order = sorted(tasks, key=lambda task: -task.spec.senders * (2 if task.spec.capture == "all" else 1))
+    order = sorted(tasks, key=lambda task: -known(task.spec.hosts) * (2 if task.spec.capture == "all" else 1))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         futures: set[Future[Outcome]] = {pool.submit(run_task, task, setting, stop, on_event) for task in order}
         while futures:

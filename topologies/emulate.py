@@ -29,7 +29,7 @@ from topologies.openvswitch import Bridge, OpenVSwitch
 from topologies.profiles import HostProfile, LinkProfile, SwitchProfile
 
 _LOOPBACK_INDEX = 1
-_CARRIER_LIMIT_S = 60.0
+_CARRIER_LIMIT_S = 600.0
 
 
 class LazyShell(Node):
@@ -149,10 +149,7 @@ class Fabric(Mininet):
 
     def configHosts(self) -> None:  # noqa: N802
         """Called by Mininet's build once the objects exist: make them real."""
-        hosts.apply_sysctls(
-            {"rmem_max": str(hosts.SOCKET_BUFFER_BYTES), "wmem_max": str(hosts.SOCKET_BUFFER_BYTES)}, below="net/core"
-        )
-        hosts.allow_every_congestion_control()
+        hosts.ease_limits()
         for host in self.hosts:
             self._make_namespace(host)
         self._root.execute(self._veths())

@@ -15,13 +15,16 @@ _SIOCETHTOOL = 0x8946
 _SIOCGIFFLAGS, _IFF_RUNNING = 0x8913, 0x40
 _CARRIER_POLL_S = 0.02
 _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x1F, 0x24, 0x2C
-# Room for any window of the lab's bandwidth-delay products; the socket's own limits still apply.
-_TCP_BUFFER = "4096 1048576 67108864"
-SOCKET_BUFFER_BYTES = 64 << 20
+SOCKET_BUFFER_BYTES = 64 << 20  # what a program may ask for itself
+_LEAST_BUFFER_BYTES, _FIRST_BUFFER_BYTES = 4096, 1 << 20
+# Pages that TCP may hold in all. The kernel's own limit follows from the machine's memory, and past it windows shrink
+# to two packets: in a lab of a few hundred MiB a few fast flows would meet it.
+_TCP_PAGES = 1 << 22
 
 
 def tcp_sysctls(profile: HostProfile) -> dict[str, str]:
     """sysctl -> value below net/ipv4 (Documentation/networking/ip-sysctl.rst)."""
+    buffer = f"{_LEAST_BUFFER_BYTES} {_FIRST_BUFFER_BYTES} {profile.socket_buffer_bytes}"
     return {
         "tcp_congestion_control": profile.cc,
         "tcp_sack": str(int(profile.sack)),
@@ -29,16 +32,19 @@ def tcp_sysctls(profile: HostProfile) -> dict[str, str]:
         "tcp_recovery": "1" if profile.rack else "0",  # RACK, RFC 8985
         "tcp_ecn": "1" if profile.ecn else "0",
         "tcp_no_metrics_save": "1",  # a connection must not inherit what an earlier one learned
-        "tcp_rmem": _TCP_BUFFER,
-        "tcp_wmem": _TCP_BUFFER,
+        "tcp_rmem": buffer,
+        "tcp_wmem": buffer,
     }
 
 
-def allow_every_congestion_control() -> None:
-    """Let hosts choose any algorithm that the kernel has: outside the first namespace only allowed ones may be
-    set (tcp_cong.c)."""
+def ease_limits() -> None:
+    """Lift what the first namespace limits for all: socket buffers that programs ask for, TCP's memory, and algorithms
+    (outside the first namespace only allowed ones may be set, tcp_cong.c)."""
+    apply_sysctls(dict.fromkeys(("rmem_max", "wmem_max"), str(SOCKET_BUFFER_BYTES)), below="net/core")
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as file:
-        apply_sysctls({"tcp_allowed_congestion_control": file.read().strip()})
+        algorithms = file.read().strip()
+    pages = " ".join(3 * [str(_TCP_PAGES)])
+    apply_sysctls({"tcp_mem": pages, "tcp_allowed_congestion_control": algorithms})
 
 
 def apply_sysctls(values: dict[str, str], below: str = "net/ipv4") -> None:

@@ -48,8 +48,8 @@ class SwitchProfile:
 
 @dataclass(frozen=True)
 class HostProfile:
-    """TCP of one host: congestion control by its kernel name, RTO minimum in ns, and the loss-recovery options
-    of Linux."""
+    """TCP of one host: congestion control by its kernel name, RTO minimum in ns, the loss-recovery options of Linux,
+    and the most that a socket may buffer each way, in bytes (6 MiB: Linux's default)."""
 
     cc: str
     rto_min_ns: int
@@ -57,3 +57,4 @@ class HostProfile:
     tlp: bool = True
     rack: bool = True
     ecn: bool = False
+    socket_buffer_bytes: int = 6 << 20

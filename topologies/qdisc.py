@@ -10,7 +10,17 @@ A switch egress port (handles fixed, so that telemetry finds them):
        3:2  5: red (marks only) > 6: plug (holds the class while it is paused)
        3:3  7: red (marks only) > 8: bfifo (tail drop at the configured bytes); no red without marking
 
-A NIC: 1: netem > 2: tbf > 3: bfifo. Rates count frames as Linux does: with the Ethernet header, without FCS,
+A NIC:
+
+    1: netem   link delay
+     2: tbf    line rate
+      3: prio  pure acknowledgements first (3:1 4: bfifo), all else after them (3:2 5: bfifo); nothing is dropped
+
+The line in front of the NIC is as long as the windows of its connections, because netem takes packets off their
+sockets' account at once and TCP's own limit to it (TSQ) sees nothing. Acknowledgements that stood in it would come
+late and in clumps, and starve the other direction; the fair queues that Linux hosts have by default let them pass.
+
+Rates count frames as Linux does: with the Ethernet header, without FCS,
 preamble and gap.
 
 Sources: net/sched/sch_{netem,tbf,prio,fifo,red,plug}.c and linux/pkt_sched.h.
@@ -43,12 +53,15 @@ from topologies.qdisc_kinds import FORMATS, PLUG_RELEASE_INDEFINITE, TCA_OPTIONS
 
 ROOT = 0xFFFFFFFF
 NETEM, TBF, PRIO, CONTROL, LOSSLESS_RED, LOSSLESS, LOSSY_RED, LOSSY = (handle << 16 for handle in range(1, 9))
-NIC_QUEUE = PRIO
+NIC_ACKS, NIC_QUEUE = CONTROL, LOSSLESS_RED
 CONTROL_DSCP, LOSSLESS_DSCP = 48, 26
 DELAY_LINE_PACKETS = 10_000_000
 NIC_QUEUE_BYTES = 1 << 30
 CONTROL_QUEUE_BYTES = 1 << 20
 _TIMER_LATENESS_NS = 16
+# Words of an IP header without options and of the TCP header behind it, as (mask, value, offset): under 128 bytes in
+# all, TCP, and of its flags ACK alone (ECE may be there too; data ends with PSH).
+_PURE_ACK = ((0x0000FF80, 0, 0), (0x00FF0000, 6 << 16, 8), (0x00BF0000, 0x10 << 16, 32))
 
 _TCA_KIND, _TCA_STATS2 = 1, 7
 _TCM = struct.Struct("=BxxxiIII")
@@ -101,7 +114,12 @@ def switch_port(link: LinkProfile, switch: SwitchProfile) -> tuple[Qdisc, ...]:
 
 def nic(link: LinkProfile) -> tuple[Qdisc, ...]:
     """The stack of a host's NIC: it delays and paces, and never drops."""
-    return (*_line(link, link.delay_ns), Qdisc("bfifo", NIC_QUEUE, TBF | 1, {"limit_bytes": NIC_QUEUE_BYTES}))
+    return (
+        *_line(link, link.delay_ns),
+        Qdisc("prio", PRIO, TBF | 1, {"bands": 2, "default_band": 1}),
+        Qdisc("bfifo", NIC_ACKS, PRIO | 1, {"limit_bytes": NIC_QUEUE_BYTES}),
+        Qdisc("bfifo", NIC_QUEUE, PRIO | 2, {"limit_bytes": NIC_QUEUE_BYTES}),
+    )
 
 
 def _line(link: LinkProfile, delay_ns: int) -> tuple[Qdisc, Qdisc]:
@@ -136,8 +154,16 @@ def install(ifindex: int, stack: tuple[Qdisc, ...]) -> Iterator[Request]:
         if qdisc.kind == "plug":
             yield plug(ifindex, PLUG_RELEASE_INDEFINITE)
         if qdisc.kind == "prio":
-            yield _classify(ifindex, CONTROL_DSCP, 1)
-            yield _classify(ifindex, LOSSLESS_DSCP, 2)
+            yield from _classifiers(ifindex, int(qdisc.options["bands"]))
+
+
+def _classifiers(ifindex: int, bands: int) -> Iterator[Request]:
+    """A port's three bands are told apart by DSCP, a NIC's two by what is a pure acknowledgement."""
+    if bands == 2:
+        yield _classify(ifindex, _PURE_ACK, 1, "pure acknowledgements")
+        return
+    for band, dscp in ((1, CONTROL_DSCP), (2, LOSSLESS_DSCP)):
+        yield _classify(ifindex, ((0x00FC0000, dscp << 18, 0),), band, f"DSCP {dscp}")
 
 
 def _tc_message(ifindex: int, handle: int, parent: int, info: int = 0) -> bytes:
@@ -158,16 +184,17 @@ def _new(ifindex: int, qdisc: Qdisc) -> Request:
     )
 
 
-def _classify(ifindex: int, dscp: int, band: int) -> Request:
-    """A u32 filter: packets of `dscp` to prio band `band` (net/sched/cls_u32.c)."""
+def _classify(ifindex: int, keys: tuple[tuple[int, int, int], ...], band: int, what: str) -> Request:
+    """A u32 filter: packets of which each key's word, at its offset in the IP header, has its value under its mask, to
+    prio band `band` (net/sched/cls_u32.c)."""
     ethertype_ip = 0x0800
-    key = struct.pack("!II", 0x00FC0000, dscp << 18) + struct.pack("=ii", 0, 0)
-    selector = struct.pack("=BBBxHHhhI", 1, 0, 1, 0, 0, 0, 0, 0) + key
+    packed = b"".join(struct.pack("!II", mask, value) + struct.pack("=ii", offset, 0) for mask, value, offset in keys)
+    selector = struct.pack("=BBBxHHhhI", 1, 0, len(keys), 0, 0, 0, 0, 0) + packed
     body = _tc_message(ifindex, 0, PRIO, band << 16 | struct.unpack("=H", struct.pack("!H", ethertype_ip))[0]) + text(
         _TCA_KIND, "u32"
     )
     body += nested(TCA_OPTIONS, number(1, PRIO | band), attribute(5, selector))
-    return Request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, body, f"classify DSCP {dscp} on interface {ifindex}")
+    return Request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, body, f"classify {what} on interface {ifindex}")
 
 
 def plug(ifindex: int, action: int) -> Request:

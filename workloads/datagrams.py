@@ -19,6 +19,7 @@ SENT_TTL = 64
 _IP_UDP_BYTES = 28
 _RECEIVE_BUFFER_BYTES = 64 << 20
 _SETTLE_S = 0.01
+_AT_A_TIME = 64  # what Open vSwitch can look up for the first time at once without losing any
 _IP_RECVTTL, _SO_TIMESTAMPNS, _SO_RCVBUFFORCE = 12, 35, 33
 _NUMBER = struct.Struct("!IQ")
 
@@ -113,6 +114,23 @@ def _probe(
     return Probe(sender, receiver, found[0].ttl, found[0].time_ns - sent_ns)
 
 
+def count_arrivals(fabric: Fabric, pairs: Sequence[Pair]) -> dict[Pair, int]:
+    """How often the one datagram of each pair arrived at its receiver, many under way at a time."""
+    hosts = [host for pair in pairs for host in pair]
+    counts = dict.fromkeys(pairs, 0)
+    with sockets(fabric, hosts, SINK_PORT) as ours:
+        warm_up(fabric, ours)
+        for number, (sender, receiver) in enumerate(pairs, start=1):
+            ours[sender].sendto(sender.encode(), (fabric.nameToNode[receiver].IP(), SINK_PORT))
+            if number % _AT_A_TIME == 0:
+                time.sleep(_SETTLE_S)
+        time.sleep(_SETTLE_S)
+        for receiver, sink in ours.items():
+            for arrival in receive_all(sink):
+                counts[arrival.payload.decode(), receiver] += 1
+    return counts
+
+
 def scatter(fabric: Fabric, flows: Sequence[tuple[str, str, int]]) -> int:
     """One datagram of each flow (sender, receiver, source port), one after the other; returns how many arrived."""
     with sockets(fabric, [receiver for _, receiver, _ in flows], SINK_PORT) as sinks:
@@ -126,8 +144,8 @@ def scatter(fabric: Fabric, flows: Sequence[tuple[str, str, int]]) -> int:
 
 @dataclass(frozen=True)
 class Stream:
-    """What became of one stream of numbered datagrams, `interval_ns` apart from `first_ns` on: the numbers of those that
-    were lost, how many came twice or after a later one, and the longest time between two arrivals in ns."""
+    """What became of one stream of numbered datagrams, `interval_ns` apart from `first_ns` on: the numbers of those
+    that were lost, how many came twice or after a later one, and the longest time between two arrivals in ns."""
 
     sender: str
     receiver: str

@@ -25,8 +25,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Done:
-    """A fault as it was carried out: `in_flight` is how many packets each of the interfaces held, queued or on the wire,
-    at that moment."""
+    """A fault as it was carried out: `in_flight` is how many packets each of the interfaces held, queued or on the
+    wire, at that moment."""
 
     time_ns: int
     target: str

@@ -14,9 +14,9 @@ def incast(hosts: Sequence[str], senders: int) -> list[Pair]:
 
 
 def permutation(hosts: Sequence[str]) -> list[Pair]:
-    """Each host to the one half of all hosts further on: every host sends once and receives once, and with an even number
-    every flow crosses the middle of the fabric. Hosts in the same place of their racks and pods are partners, so that
-    D-mod-k routing gives every flow links of its own."""
+    """Each host to the one half of all hosts further on: every host sends once and receives once, and with an even
+    number every flow crosses the middle of the fabric. Hosts in the same place of their racks and pods are partners,
+    so that D-mod-k routing gives every flow links of its own."""
     return [(host, hosts[(index + len(hosts) // 2) % len(hosts)]) for index, host in enumerate(hosts)]
 
 
@@ -27,8 +27,8 @@ def all_to_all(hosts: Sequence[str]) -> list[Pair]:
 
 
 def random_flows(hosts: Sequence[str], flows: int, seed: int) -> list[tuple[str, str, int]]:
-    """`flows` times a random sender, another host, and a source port (ephemeral, RFC 6335); equal seeds give equal flows,
-    and no two of them are the same."""
+    """`flows` times a random sender, another host, and a source port (ephemeral, RFC 6335); equal seeds give equal
+    flows, and no two of them are the same."""
     dice = random.Random(f"{seed}/flows")
     found: dict[tuple[str, str, int], None] = {}
     while len(found) < flows:

@@ -1,8 +1,8 @@
 """Barrier-synchronised rounds: all flows start at the same time, and nobody starts the next round before all have
 finished.
 
-With N senders to one receiver these are the synchronised reads of Phanishayee et al. (FAST 2008). Each flow sends its bytes
-(the SRU) over its own persistent connection. Start times carry a seeded jitter, as real hosts have.
+With N senders to one receiver these are the synchronised reads of Phanishayee et al. (FAST 2008). Each flow sends its
+bytes (the SRU) over its own persistent connection. Start times carry a seeded jitter, as real hosts have.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Round:
-    """When a round began (CLOCK_REALTIME ns), when its last byte arrived, how many bytes all senders sent; and when each
-    flow, in the connections' order, started and ended."""
+    """When a round began (CLOCK_REALTIME ns), when its last byte arrived, how many bytes all senders sent; and when
+    each flow, in the connections' order, started and ended."""
 
     start_ns: int
     end_ns: int

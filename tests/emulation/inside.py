@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Callable
 
 from experiments import limits
-from experiments.guest import topology
-from experiments.spec import Spec, parse
+from experiments.spec import Spec, known, parse
+from experiments.stage import staged
 from topologies import hosts
-from topologies.emulate import Fabric, emulate
+from topologies.emulate import Fabric
 from topologies.namespaces import entered
 from workloads import counters
 from workloads.capture import Capture, Point
@@ -39,8 +39,8 @@ _QUIET_S = 0.01
 @contextmanager
 def fabric_of(keys: Mapping[str, Any]) -> Iterator[tuple[Spec, Fabric]]:
     spec = limits.resolve(parse(keys))
-    with emulate(topology(spec), limits.host_profile(spec)) as fabric:
-        yield spec, fabric
+    with staged(spec) as stage:
+        yield spec, stage.fabric
 
 
 def queues(keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def reach(keys: Mapping[str, Any]) -> dict[str, Any]:
         for namespace in fabric.namespaces.values():
             with entered(namespace):
                 hosts.await_carriers(["eth0"], deadline_s=0.0)
-        pairs = [(f"h{number}", "h1") for number in range(2, spec.hosts + 1)]
+        pairs = [(f"h{number}", "h1") for number in range(2, known(spec.hosts) + 1)]
         connections = tcp.connect(fabric, pairs)
         sent = [connection.send(100) for connection in connections]
         time.sleep(_QUIET_S)
@@ -166,7 +166,7 @@ def reach(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 def long_flow(keys: Mapping[str, Any], size_bytes: int, window_s: float) -> dict[str, float]:
     """One TCP flow of `size_bytes`; bytes that the hot port sent in the last `window_s` seconds before its end."""
-    from workloads import incast
+    from workloads import rounds
 
     with fabric_of(keys) as (spec, fabric):
         connections = tcp.connect(fabric, [("h2", "h1")])
@@ -181,7 +181,7 @@ def long_flow(keys: Mapping[str, Any], size_bytes: int, window_s: float) -> dict
                 return count
 
         connections[0].__class__ = Watched
-        done = incast.run(incast.Incast(size_bytes, 1, 0, spec.seed), connections)
+        done = rounds.run(rounds.Rounds(size_bytes, 1, 0, spec.seed), connections)
         end_ns = done[0].end_ns
         last = [count for at_ns, count in samples if at_ns > end_ns - window_s * 1e9]
         info = connections[0].describe()["tcp_info"]

@@ -182,7 +182,11 @@ def test_every_package_is_looked_at() -> None:
             "from mininet.net import Mininet",
             "mininet.net.Mininet is for topologies/emulate.py, experiments/bench_mininet.py alone",
         ),
-        ("topologies/star.py", "import mininet.net", "mininet.net is for topologies/emulate.py, experiments/bench_mininet.py alone"),
+        (
+            "topologies/star.py",
+            "import mininet.net",
+            "mininet.net is for topologies/emulate.py, experiments/bench_mininet.py alone",
+        ),
         (
             "controller/marking.py",
             "from ryu.base import app_manager",

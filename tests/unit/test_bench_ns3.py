@@ -11,7 +11,7 @@ import pytest
 from experiments import bench_ns3
 from experiments.spec import Spec
 from topologies.units import format_duration, format_rate
-from workloads.incast import Incast, start_offsets_ns
+from workloads.rounds import Rounds, start_offsets_ns
 
 
 def fake_python(folder: Path, script: str) -> str:
@@ -81,7 +81,7 @@ def test_the_workload_is_the_default_spec() -> None:
     assert bench_ns3._DEFAULTS["PointToPointChannel::Delay"] == f"{spec.delay_ns + spec.switch_delay_ns // 2}ns"
     assert bench_ns3._DEFAULTS["PointToPointNetDevice::DataRate"] == format_rate(spec.rate_bps)
     assert bench_ns3._DEFAULTS["TcpSocketBase::MinRto"] == format_duration(spec.rto_min_ns)
-    ours = Incast(spec.sru_bytes, spec.rounds, spec.jitter_ns, spec.seed)
+    ours = Rounds(spec.sru_bytes, spec.rounds, spec.jitter_ns, spec.seed)
     rounds = [start_offsets_ns(ours, spec.senders, number) for number in range(spec.rounds)]
     assert bench_ns3.starts_ns() == [start_ns for starts in rounds for start_ns in starts]
 

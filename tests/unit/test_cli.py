@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from experiments import catalog, cli, limits
+from experiments import catalog, cli, fabrics, limits
 from experiments.spec import keys, parse
 from topologies.units import BadRequest
 
@@ -83,6 +83,22 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["incast", "--watchdog", "inf"], "argument --watchdog: 'inf' is given; allowed: seconds above zero"),
         (["shell", "--topology", "ring"], "topology: 'ring' is unknown; allowed: star"),
         (["shell", "--set", "senders=0"], "senders: '0' is given; allowed: above zero"),
+        (
+            ["shell", "--topology", "fat_tree", "--set", "leaves=2"],
+            "leaves: 2 is given with topology=fat_tree; allowed: ",
+        ),
+        (["topo"], "the following arguments are required: NAME"),
+        (["topo", "star"], "--draw, --json: neither is given; allowed: one of them, or both"),
+        (["topo", "ring", "--json"], "topology: 'ring' is unknown; allowed: star, dumbbell, "),
+        (
+            ["topo", "star", "--draw", "star.gif"],
+            "--draw: star.gif is given; allowed: a name that ends in .png, .svg, ",
+        ),
+        (["topo", "star", "--draw", "star"], "--draw: star is given; allowed: a name that ends in .png, .svg, "),
+        (["topo", "star", "--draw", "/dev/null/star.png"], "--draw: /dev/null/star.png cannot be written ("),
+        (["topo", "fat_tree", "--json", "--set", "k=5"], "k: 5 is given; allowed: even numbers from 4 to 16"),
+        (["topo", "fat_tree", "--json", "--set", "k"], "--set: 'k' is given; allowed: KEY=VALUE"),
+        (["topo", "star", "--json", "--seed", "3"], "unrecognized arguments: --seed 3"),
         (["kernel"], "the following arguments are required: build|info"),
         (["kernel", "remove"], "argument build|info: invalid choice: 'remove' (choose from "),
         (["kernel", "build", "--source", "/no/such/file"], "--source: /no/such/file"),
@@ -241,6 +257,48 @@ def test_help_and_version_end_well(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out
 
 
+def test_a_fabric_is_told_as_json(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    status, out, err = call(capsys, "topo", "fat_tree", "--set", "k=6", "--set", "rate=100Gbps", "--json")
+    assert (status, err) == (DONE, "")
+    spec = limits.resolve(parse({"topology": "fat_tree", "k": 6, "rate": "100Gbps"}))
+    assert json.loads(out) == json.loads(json.dumps(fabrics.document(spec)))
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"), [("new/fabric.svg", b"<?xml"), ("fabric.png", b"\x89PNG"), ("fabric.pdf", b"%PDF")]
+)
+def test_a_fabric_is_drawn(capsys: pytest.CaptureFixture[str], folder: Path, name: str, begins: bytes) -> None:
+    assert call(capsys, "topo", "gpu_pod", "--draw", name)[:2] == (DONE, f"drawing: {name}\n")
+    assert (folder / name).read_bytes().startswith(begins)
+
+
+def test_a_fabric_is_drawn_and_told(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    status, out, _ = call(capsys, "topo", "star", "--set", "hosts=3", "--draw", "star.svg", "--json")
+    assert (status, len(json.loads(out)["hosts"])) == (DONE, 3)
+    assert (folder / "star.svg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("topology", "keys", "hosts", "senders"),
+    [
+        ("star", {}, 5, 4),
+        ("star", {"senders": "7"}, 8, 7),
+        ("star", {"hosts": "3"}, 3, 2),
+        ("star", {"workload": "pings"}, 16, None),
+        ("dumbbell", {}, 4, 3),
+        ("leaf_spine", {"leaves": "2"}, 8, 7),
+        ("fat_tree", {}, 16, 15),
+        ("gpu_pod", {}, 16, 15),
+    ],
+)
+def test_a_shell_has_a_fabric_of_its_topologys_size(
+    topology: str, keys: dict[str, str], hosts: int, senders: int | None
+) -> None:
+    spec = cli._shell_spec(topology, keys)
+    assert (spec.topology, spec.hosts, spec.senders, spec.capture) == (topology, hosts, senders, "off")
+
+
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What would be run: label -> spec, and the folder; nothing is."""
@@ -301,10 +359,19 @@ def test_a_value_may_hold_an_equals_sign() -> None:
         parse(cli.given_keys(cli._parser().parse_args(["run", "incast", "--set", "rate=1=2"])))
 
 
-def test_the_spec_of_a_run_can_be_run_again(planned: dict[str, Any], folder: Path) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"queue": "dctcp", "senders": 7},
+        {"topology": "leaf_spine", "workload": "streams", "oversubscription": "4:3", "spines": 3},
+        {"topology": "fat_tree", "workload": "all_to_all", "failure": "core1:down@1ms", "openflow": "1.3"},
+        {"topology": "gpu_pod", "rails": "off", "hosts": 24, "fast_failover": "off"},
+    ],
+)
+def test_the_spec_of_a_run_can_be_run_again(planned: dict[str, Any], folder: Path, given: dict[str, Any]) -> None:
     from experiments import rundir
 
-    spec = limits.resolve(parse({"queue": "dctcp", "senders": 7, "capture": "off"}))
+    spec = limits.resolve(parse({"capture": "off", **given}))
     rundir.write_spec(folder, spec, experiment="incast", label="dctcp", clock="virtual")
     assert cli.main(["run", "spec.yaml", "--out", "again"]) == DONE
     assert planned["specs"] == {"main": spec}

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from experiments import limits
-from experiments.spec import Spec, parse
+from experiments.spec import TOPOLOGIES, WORKLOADS, Spec, parse
+from experiments.spec import keys as keys_of_spec
 from topologies.profiles import Marking
 from topologies.units import BadRequest
 
@@ -78,6 +79,157 @@ def test_what_cannot_work_is_refused(keys: dict[str, Any], line: str) -> None:
     assert str(error.value) == line
 
 
+LEAF_SPINE, FAT_TREE, GPU_POD = {"topology": "leaf_spine"}, {"topology": "fat_tree"}, {"topology": "gpu_pod"}
+STREAMS = {**LEAF_SPINE, "workload": "streams"}
+SEVERAL = "topology=dumbbell or leaf_spine or fat_tree or gpu_pod"
+RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({**FAT_TREE, "k": 5}, "k: 5 is given; allowed: even numbers from 4 to 16"),
+        ({**FAT_TREE, "k": 2}, "k: 2 is given; allowed: even numbers from 4 to 16"),
+        ({**FAT_TREE, "k": 18}, "k: 18 is given; allowed: even numbers from 4 to 16"),
+        (
+            {**FAT_TREE, "hosts": 17},
+            "hosts: 17 is given with 16 places (k=4: 4 pods, 2 edges in each, 2 hosts on each); allowed: 2 to 16",
+        ),
+        (
+            {**LEAF_SPINE, "hosts": 17, "hosts_per_leaf": 4},
+            "hosts: 17 is given with 16 places (4 leaves of 4); allowed: 2 to 16",
+        ),
+        ({"topology": "dumbbell", "hosts": 509}, "hosts: 509 is given with 508 places (254 a side); allowed: 2 to 508"),
+        ({"hosts": 1025}, "hosts: 1025 is given with 1024 places (one switch); allowed: 2 to 1024"),
+        ({"hosts": 1}, "hosts: 1 is given; allowed: 2 to 1024"),
+        (
+            {**LEAF_SPINE, "leaves": 100, "hosts_per_leaf": 100},
+            "hosts: auto, all places (100 leaves of 100), is 10000; allowed: 2 to 1024",
+        ),
+        ({**LEAF_SPINE, "hosts": 1200, "leaves": 8}, "hosts: 1200 is given; allowed: 2 to 1024"),
+        ({**LEAF_SPINE, "leaves": 255}, "leaves: 255 is given; allowed: up to 254"),
+        ({**LEAF_SPINE, "hosts_per_leaf": 255}, "hosts_per_leaf: 255 is given; allowed: up to 254"),
+        (
+            {**LEAF_SPINE, "hosts": 1024},
+            "hosts_per_leaf: 256 are needed for hosts=1024 on 4 leaves; allowed: up to 254",
+        ),
+        ({**LEAF_SPINE, "spines": 255}, "spines: 255 is given; allowed: up to 254"),
+        (
+            {**LEAF_SPINE, "hosts_per_leaf": 254, "leaves": 2, "uplink_rate": "100Gbps"},
+            "spines: 1016 are needed; allowed: up to 254, with a higher uplink_rate or oversubscription",
+        ),
+        ({**GPU_POD, "hosts": 20}, "hosts: 20 is given with topology=gpu_pod; allowed: whole servers of 8"),
+        (
+            {**GPU_POD, "hosts": 16, "servers": 4},
+            "hosts: 16 is given with 32 GPUs (servers=4); allowed: 32, or other servers",
+        ),
+        ({**GPU_POD, "servers": 129}, "servers: 129 is given; allowed: up to 128"),
+        (
+            {**GPU_POD, "leaves": 4},
+            "leaves: 4 is given with rails=on; allowed: with rails=off; there is one leaf for each rail",
+        ),
+        (
+            {**GPU_POD, "rails": "off", "leaves": 255},
+            "leaves: 255 is given; allowed: up to 254",
+        ),
+        (
+            {**GPU_POD, "rails": "off", "leaves": 1, "servers": 40},
+            "leaves: 1 for 40 servers make 320 hosts a leaf; allowed: up to 254",
+        ),
+        ({**LEAF_SPINE, "senders": 16}, "senders: 16 is given with hosts=16; allowed: up to 15"),
+        ({"hosts": 3, "senders": 4}, "senders: 4 is given with hosts=3; allowed: up to 2"),
+        (
+            {**LEAF_SPINE, "spines": 2, "uplink_rate": "400Gbps", "oversubscription": "1:1"},
+            "oversubscription: 1:1 is given, but 4 x 400Gbps of a rack's hosts over 2 uplinks of 400Gbps are 2:1;"
+            " allowed: 2:1, or other uplinks",
+        ),
+        (
+            {**FAT_TREE, "uplink_rate": "200Gbps", "oversubscription": "4:1"},
+            "oversubscription: 4:1 is given, but 2 x 400Gbps of a rack's hosts over 2 uplinks of 200Gbps are 2:1;"
+            " allowed: 2:1, or other uplinks",
+        ),
+        (
+            {**LEAF_SPINE, "spines": 8, "uplink_rate": "400Gbps"},
+            "oversubscription: 4 x 400Gbps of a rack's hosts over 8 uplinks of 400Gbps are 1:2; allowed: 1:1 to 8:1",
+        ),
+        (
+            {**LEAF_SPINE, "uplink_rate": "300Gbps"},
+            "uplink_rate: 300Gbps is given, and 4 x 400Gbps of a leaf's hosts at 1:1 need 5.333 such links;"
+            " allowed: uplink_rate=320Gbps or 400Gbps, or spines as well",
+        ),
+        (
+            {**LEAF_SPINE, "spines": 3},
+            "uplink_rate: 4 x 400Gbps of a rack's hosts at 1:1 over 3 uplinks are 5.333333333e+11 bits/s each,"
+            " no whole number of bytes per second; allowed: spines=2 or 4 or 1",
+        ),
+        (
+            {**FAT_TREE, "oversubscription": "3:1"},
+            "uplink_rate: 2 x 400Gbps of a rack's hosts at 3:1 over 2 uplinks are 1.333333333e+11 bits/s each,"
+            " no whole number of bytes per second; allowed: oversubscription=1:1 or 2:1 or 4:1 or 8:1 or 5:4",
+        ),
+        ({**LEAF_SPINE, "uplink_rate": "8bps"}, f"uplink_rate: 8bps is given; {RATE_RANGE}"),
+        ({**FAT_TREE, "uplink_rate": "4Tbps"}, f"uplink_rate: 4Tbps is given; {RATE_RANGE}"),
+        (
+            {**LEAF_SPINE, "rate": "100Kbps", "oversubscription": "8:1"},
+            f"uplink_rate: 50Kbps follows from 8:1 over 1 uplinks; {RATE_RANGE}",
+        ),
+        (
+            {**GPU_POD, "nvlink_rate": "9Tbps"},
+            "nvlink_rate: 9Tbps is given; allowed: whole bytes per second, 100Kbps to 8Tbps",
+        ),
+        ({**LEAF_SPINE, "k": 6}, "k: 6 is given with topology=leaf_spine; allowed: with topology=fat_tree"),
+        ({"spines": 2}, "spines: 2 is given with topology=star; allowed: with topology=leaf_spine or gpu_pod"),
+        ({"uplink_rate": "1Gbps"}, f"uplink_rate: 1Gbps is given with topology=star; allowed: with {SEVERAL}"),
+        ({"routing": "d_mod_k"}, f"routing: d_mod_k is given with topology=star; allowed: with {SEVERAL}"),
+        ({"ecmp_seed": "same"}, f"ecmp_seed: same is given with topology=star; allowed: with {SEVERAL}"),
+        ({"fast_failover": "off"}, f"fast_failover: off is given with topology=star; allowed: with {SEVERAL}"),
+        ({"control_latency": "1ms"}, f"control_latency: 1ms is given with topology=star; allowed: with {SEVERAL}"),
+        (
+            {"failure": "leaf1:down@1ms"},
+            f"failure: leaf1:down@1ms is given with topology=star; allowed: with {SEVERAL}",
+        ),
+        ({"openflow": "1.3"}, f"openflow: 1.3 is given with topology=star; allowed: with {SEVERAL}"),
+        (
+            {"workload": "pings", "senders": 3},
+            "senders: 3 is given with workload=pings; allowed: with workload=incast",
+        ),
+        (
+            {"workload": "pings", "rounds": 7},
+            "rounds: 7 is given with workload=pings; allowed: with workload=incast or permutation or all_to_all",
+        ),
+        ({"flows": 7}, "flows: 7 is given with workload=incast; allowed: with workload=datagrams"),
+        ({"duration": "7ms"}, "duration: 7ms is given with workload=incast; allowed: with workload=streams"),
+        (
+            {**LEAF_SPINE, "openflow": "1.3", "ecmp_seed": "per_switch"},
+            "ecmp_seed: per_switch is given with openflow=1.3, which has no seeds; allowed: same, or openflow=1.5",
+        ),
+        ({**LEAF_SPINE, "control_latency": "1001ms"}, "control_latency: 1001ms is given; allowed: up to 1s"),
+        ({**STREAMS, "failure": "spine1:down@40ms"}, "failure: spine1:down@40ms is given; allowed: times before 40ms"),
+        (
+            {**STREAMS, "failure": "spine5:down@4ms"},
+            "failure: spine5:down@4ms: there is no switch spine5; allowed: leaf1 to leaf4, spine1 to spine4",
+        ),
+        (
+            {**LEAF_SPINE, "failure": "spine1:up@4ms"},
+            "failure: spine1:up@4ms: it has not gone down before; allowed: up after down",
+        ),
+        (
+            {**STREAMS, "rate": "1Gbps", "interval": "9us"},
+            "interval: 9us is given: 16 streams of 78B frames could fill a link of 1Gbps; allowed: 9984ns or more",
+        ),
+        (
+            {**STREAMS, "interval": "1ms", "duration": "999us"},
+            "duration: 999us is given; allowed: interval=1ms or more",
+        ),
+        ({**STREAMS, "duration": "2h"}, "duration: 7200s is given; allowed: up to 3600s"),
+    ],
+)
+def test_a_fabric_or_workload_that_cannot_be_is_refused(keys: dict[str, Any], line: str) -> None:
+    with pytest.raises(BadRequest) as error:
+        resolve(**keys)
+    assert str(error.value) == line
+
+
 @pytest.mark.parametrize(
     "keys",
     [
@@ -92,6 +244,21 @@ def test_what_cannot_work_is_refused(keys: dict[str, Any], line: str) -> None:
         {"queue": "red", "kmin": "50KB", "kmax": "50KB"},
         {"queue": "dctcp", "kmin": "599999B", "kmax": "599999B"},
         {"queue": "dctcp", "pmax": 1},
+        {"hosts": 2},
+        {"hosts": 1024},
+        {**FAT_TREE, "k": 16},
+        {**FAT_TREE, "hosts": 2},
+        {**LEAF_SPINE, "leaves": 254, "hosts_per_leaf": 4},
+        {**LEAF_SPINE, "leaves": 4, "hosts_per_leaf": 254},
+        {**LEAF_SPINE, "leaves": 1, "hosts": 2},
+        {"topology": "dumbbell", "hosts": 508},
+        {**GPU_POD, "servers": 128},
+        {**GPU_POD, "nvlink_rate": "8Tbps"},
+        {**LEAF_SPINE, "control_latency": "1s"},
+        {**LEAF_SPINE, "openflow": "1.3", "ecmp_seed": "same"},
+        {**STREAMS, "rate": "1Gbps"},
+        {**STREAMS, "failure": "spine1:down@39999us"},
+        {**LEAF_SPINE, "failure": "leaf1-spine4:down@50ms"},
     ],
 )
 def test_what_just_works_is_taken(keys: dict[str, Any]) -> None:
@@ -165,7 +332,158 @@ def test_only_marking_queues_negotiate_ecn() -> None:
     assert red.drop
 
 
+# --- sizes
+
+
+def sizes(*names: str, **keys: Any) -> tuple[Any, ...]:
+    text = resolve(**keys).as_text()
+    return tuple(text[name] for name in names)
+
+
+@pytest.mark.parametrize(
+    ("keys", "hosts", "senders"),
+    [
+        ({}, 65, 64),
+        ({"senders": 8}, 9, 8),
+        ({"hosts": 10}, 10, 9),
+        ({"hosts": 10, "senders": 3}, 10, 3),
+        ({"workload": "permutation"}, 16, "auto"),
+        ({"topology": "dumbbell"}, 4, 3),
+        (LEAF_SPINE, 16, 15),
+        ({**LEAF_SPINE, "senders": 3}, 16, 3),
+        ({**LEAF_SPINE, "leaves": 2}, 8, 7),
+        (FAT_TREE, 16, 15),
+        ({**FAT_TREE, "k": 8}, 128, 127),
+        (GPU_POD, 16, 15),
+        ({**GPU_POD, "servers": 5, "workload": "pings"}, 40, "auto"),
+    ],
+)
+def test_hosts_fill_all_places(keys: dict[str, Any], hosts: int, senders: Any) -> None:
+    assert sizes("hosts", "senders", **keys) == (hosts, senders)
+
+
+def test_places_follow_the_hosts() -> None:
+    assert sizes("leaves", "hosts_per_leaf", **LEAF_SPINE) == (4, 4)
+    assert sizes("leaves", "hosts_per_leaf", **LEAF_SPINE, hosts=17) == (4, 5)
+    assert sizes("leaves", "hosts_per_leaf", **LEAF_SPINE, hosts=17, leaves=6) == (6, 3)
+    assert sizes("servers", "leaves", "spines", **GPU_POD, hosts=24) == (3, "auto", 3)
+    assert sizes("servers", "leaves", "spines", **GPU_POD, rails="off", hosts=24) == (3, 3, 8)
+    assert sizes("servers", "leaves", "spines", **GPU_POD, rails="off", servers=12) == (12, 8, 16)
+
+
+@pytest.mark.parametrize(
+    ("keys", "spines", "uplink_rate", "ratio"),
+    [
+        (LEAF_SPINE, 4, "400Gbps", "1:1"),
+        ({**LEAF_SPINE, "oversubscription": "2:1"}, 2, "400Gbps", "2:1"),
+        ({**LEAF_SPINE, "oversubscription": "8:1"}, 1, "200Gbps", "8:1"),
+        ({**LEAF_SPINE, "oversubscription": "3:2", "hosts_per_leaf": 3}, 2, "400Gbps", "3:2"),
+        ({**LEAF_SPINE, "oversubscription": "2:1", "hosts_per_leaf": 3}, 2, "300Gbps", "2:1"),
+        ({**LEAF_SPINE, "uplink_rate": "800Gbps"}, 2, "800Gbps", "1:1"),
+        ({**LEAF_SPINE, "uplink_rate": "100Gbps", "oversubscription": "4:1"}, 4, "100Gbps", "4:1"),
+        ({**LEAF_SPINE, "spines": 2}, 2, "800Gbps", "1:1"),
+        ({**LEAF_SPINE, "spines": 2, "oversubscription": "4:1"}, 2, "200Gbps", "4:1"),
+        ({**LEAF_SPINE, "spines": 3, "uplink_rate": "400Gbps"}, 3, "400Gbps", "4:3"),
+        ({**LEAF_SPINE, "spines": 2, "uplink_rate": "400Gbps", "oversubscription": 2}, 2, "400Gbps", "2:1"),
+        (FAT_TREE, "auto", "400Gbps", "1:1"),
+        ({**FAT_TREE, "oversubscription": "4:1"}, "auto", "100Gbps", "4:1"),
+        ({**FAT_TREE, "uplink_rate": "300Gbps"}, "auto", "300Gbps", "4:3"),
+        ({"topology": "dumbbell"}, "auto", "400Gbps", "auto"),
+        ({"topology": "dumbbell", "uplink_rate": "3.2Tbps"}, "auto", "3.2Tbps", "auto"),
+        ({**GPU_POD, "servers": 4, "oversubscription": "2:1"}, 2, "400Gbps", "2:1"),
+        ({}, "auto", "auto", "auto"),
+    ],
+)
+def test_two_of_spines_rate_and_ratio_give_the_third(
+    keys: dict[str, Any], spines: Any, uplink_rate: str, ratio: str
+) -> None:
+    assert sizes("spines", "uplink_rate", "oversubscription", **keys) == (spines, uplink_rate, ratio)
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_every_topology_runs_every_workload_and_resolves_to_itself(topology: str, workload: str) -> None:
+    spec = resolve(topology=topology, workload=workload)
+    assert limits.resolve(spec) == spec
+    assert limits.resolve(parse(spec.as_text())) == spec
+    applying = {
+        name for name, item in keys_of_spec().items() if all(getattr(spec, o) in v for o, v in needs(item).items())
+    }
+    still_open = {name for name in applying if spec.as_text()[name] == "auto"}
+    assert still_open <= {"kmin", "kmax", "pmax", *(["leaves"] if topology == "gpu_pod" else [])}
+    assert all(
+        spec.as_text()[name] == "auto" for name in set(keys_of_spec()) - applying - {"bytes", "rounds", "jitter"}
+    )
+
+
+def needs(item: Any) -> dict[str, tuple[str, ...]]:
+    return dict(item.metadata["needs"])
+
+
+def test_seeds_follow_the_version_spoken() -> None:
+    assert resolve(**LEAF_SPINE).ecmp_seed == "per_switch"
+    assert resolve(**LEAF_SPINE, openflow="1.3").ecmp_seed == "same"
+
+
+def test_dctcps_threshold_is_the_fastest_links() -> None:
+    # 1 Tb/s x 2 (4 x 1 us + 3 x 0.4 us) / 7 = 185,714 bytes: 122.7 frames; a quarter of it on the hosts' links
+    keys = {**LEAF_SPINE, "queue": "dctcp", "rate": "250Gbps", "delay": "1us"}
+    assert resolve(**keys, spines=1).kmin_bytes == 123 * 1514
+    assert resolve(**keys, spines=4).kmin_bytes == 31 * 1514
+
+
 # --- memory
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        ({**FAT_TREE, "k": 4}, {"k": 8}),
+        (LEAF_SPINE, {"spines": 8}),
+        (LEAF_SPINE, {"topology": "star", "senders": 63}),
+        ({**GPU_POD}, {"servers": 4}),
+        ({**LEAF_SPINE, "workload": "permutation"}, {"workload": "all_to_all"}),
+        ({**LEAF_SPINE, "workload": "pings"}, {"hosts_per_leaf": 16}),
+        ({**LEAF_SPINE, "workload": "datagrams"}, {"flows": 10_000}),
+        (STREAMS, {"duration": "80ms"}),
+        (STREAMS, {"interval": "5us"}),
+        (STREAMS, {"capture": "all"}),
+    ],
+)
+def test_memory_grows_with_fabric_and_workload(less: dict[str, Any], more: dict[str, Any]) -> None:
+    base = {"capture": "off", **less}
+    assert limits.memory_bytes(resolve(**{**base, **more})) > limits.memory_bytes(resolve(**base))
+
+
+@pytest.mark.parametrize(
+    ("keys", "least_mib"),
+    [
+        # touched by the fabric itself and its controller, as measured
+        ({"k": 16}, 1600 + 300),
+        ({"k": 8}, 350),
+    ],
+)
+def test_big_fabrics_get_what_they_touch(keys: dict[str, Any], least_mib: int) -> None:
+    spec = resolve(**FAT_TREE, **keys, workload="pings", capture="off")
+    assert limits._GUEST_BASE_BYTES + limits._fabric_bytes(spec) > least_mib << 20
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"workload": "all_to_all"}, "hosts: 16 with workload=all_to_all, bytes=256KiB, rounds=4, capture=off need "),
+        ({"workload": "pings"}, "hosts: 16 with workload=pings, capture=off need "),
+        ({"workload": "datagrams"}, "hosts: 16 with flows=1000, capture=off need "),
+        ({"workload": "streams"}, "hosts: 16 with interval=10us, duration=40ms, capture=off need "),
+    ],
+)
+def test_too_much_memory_is_told_in_the_workloads_words(
+    monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], words: str
+) -> None:
+    monkeypatch.setattr(limits, "_available_bytes", lambda: 1 << 20)
+    with pytest.raises(BadRequest) as error:
+        limits.memory_bytes(resolve(**LEAF_SPINE, capture="off", **keys))
+    assert str(error.value).startswith(words)
 
 
 @pytest.mark.parametrize("more", [{"senders": 1000}, {"bytes": "4MiB"}, {"rounds": 400}, {"capture": "all"}])

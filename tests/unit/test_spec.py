@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, fields
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -10,13 +11,35 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.spec import Spec, keys, parse
+from experiments.failures import Failure, format_failures
+from experiments.spec import (
+    TOPOLOGIES,
+    WORKLOADS,
+    Spec,
+    format_ratio,
+    keys,
+    known,
+    parse,
+    unfit,
+    with_plain_autos,
+    without,
+)
 from topologies.units import BadRequest
 
 # Key -> values that it must refuse, beside those of NOTHING.
 REFUSED: dict[str, list[Any]] = {
     "topology": ["ring", "Star", ""],
+    "hosts": ["0", "-4", "all", 4.0],
+    "leaves": ["0", "few"],
+    "spines": ["0", 1.5],
+    "hosts_per_leaf": ["0", "4.0"],
+    "k": ["0", "four", True],
+    "servers": ["0", "-1"],
+    "rails": ["maybe", 2],
+    "oversubscription": ["0:1", "1:2", "9:1", "17:2", "2:0", "2.5", 2.5, "2:1:1", "1/2", ":", "-2", True, 0, 1e9],
     "rate": ["0Gbps", "400", 400, "400KB", "0.1bps", "-1Gbps"],
+    "uplink_rate": ["0Gbps", "400", 400],
+    "nvlink_rate": ["0Tbps", "3.6"],
     "delay": ["1", 1, "1KB", "-1us", "0.1ns"],
     "switch_delay": ["1", "1KB", "-1us"],
     "buffer": ["0B", "600", 600, "600Gbps", "1.5B", "-1KB"],
@@ -31,10 +54,24 @@ REFUSED: dict[str, list[Any]] = {
     "tlp": ["maybe"],
     "rack": ["maybe"],
     "rto_min": ["0ms", "200", 200, "-200ms"],
+    "workload": ["ping", "Incast", True],
     "senders": ["0", 0, "-1", "many", "4.0", 4.0, True, "1e3"],
     "bytes": ["0B", "256", 256],
     "rounds": ["0", "-4", 1.5],
     "jitter": ["100", "-1us"],
+    "flows": ["0", "many"],
+    "interval": ["0us", "10", 10, "-1us"],
+    "duration": ["0ms", "40", 40],
+    "routing": ["ospf", "ECMP"],
+    "ecmp_seed": ["7", "random"],
+    "fast_failover": ["maybe"],
+    "control_latency": ["5", 5, "-1ms"],
+    "failure": [
+        *("off", "leaf1:down", "leaf1:down@", "leaf1:down@10", "leaf1:down@-5ms", "leaf1:gone@5ms", "leaf1-:up@5ms"),
+        *("leaf1:down@5ms,", "leaf1-spine1-h1:up@5ms", "Leaf1:down@5ms", "leaf1:down@0.1ns", 5, True),
+        "leaf1:down@5ms,leaf1:up@4ms",
+    ],
+    "openflow": ["1.0", "1.30", 13, True],
     "capture": ["some", "on", True],
     "telemetry": ["maybe"],
     "seed": ["one", 1.0, "0x10", True],
@@ -68,7 +105,7 @@ def test_every_key_has_values_to_refuse() -> None:
 )
 def test_an_unknown_key_is_refused_with_the_nearest(name: str, hint: str) -> None:
     with pytest.raises(
-        BadRequest, match=rf"^{name}: unknown key \(did you mean {hint}\?\); allowed: topology, rate, .+$"
+        BadRequest, match=rf"^{name}: unknown key \(did you mean {hint}\?\); allowed: topology, hosts, .+$"
     ):
         parse({name: "4"})
 
@@ -109,6 +146,14 @@ def test_a_spec_is_frozen() -> None:
         ("pmax: 0.25", {"pmax": 0.25}),
         ("pmax: 1", {"pmax": 1.0}),
         ("kmax: 64KiB", {"kmax_bytes": 65536}),
+        ("oversubscription: 2", {"oversubscription": Fraction(2)}),
+        ("oversubscription: '3:2'", {"oversubscription": Fraction(3, 2)}),
+        ("oversubscription: '6:4'", {"oversubscription": Fraction(3, 2)}),
+        ("openflow: 1.3", {"openflow": "1.3"}),
+        ("rails: off", {"rails": False}),
+        ("hosts: auto", {"hosts": None}),
+        ("failure: none", {"failures": ()}),
+        ("failure: spine2:down@5ms", {"failures": (Failure(5_000_000, "spine2", "down"),)}),
     ],
 )
 def test_yaml_values_are_read(text: str, expected: dict[str, Any]) -> None:
@@ -121,10 +166,26 @@ def _quantities(units: list[str], least: int) -> st.SearchStrategy[str]:
 
 
 RATES, SIZES = _quantities(["bps", "Mbps", "Gbps"], 1), _quantities(["B", "KB", "KiB", "MB"], 1)
+COUNTS = st.integers(1, 10**6) | st.sampled_from(["4", "auto", None])
+SCHEDULES = st.lists(
+    st.builds(
+        Failure, st.integers(0, 10**10), st.sampled_from(["leaf1", "leaf1-spine2"]), st.sampled_from(["up", "down"])
+    )
+).map(lambda events: format_failures(sorted(events, key=lambda event: event.time_ns)))
 SWITCHES = st.sampled_from(["on", "off", "true", "no", "1", True, False])
 VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "topology": st.just("star"),
+    "topology": st.sampled_from(TOPOLOGIES),
+    "hosts": COUNTS,
+    "leaves": COUNTS,
+    "spines": COUNTS,
+    "hosts_per_leaf": COUNTS,
+    "k": COUNTS,
+    "servers": COUNTS,
+    "rails": SWITCHES | st.just("auto"),
+    "oversubscription": st.fractions(1, 8, max_denominator=10**8).map(format_ratio) | st.sampled_from([1, "8", "auto"]),
     "rate": RATES,
+    "uplink_rate": RATES | st.just("auto"),
+    "nvlink_rate": RATES | st.just("auto"),
     "delay": _quantities(["ns", "us", "ms"], 0),
     "switch_delay": _quantities(["ns", "us"], 0),
     "buffer": SIZES,
@@ -139,10 +200,20 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "tlp": SWITCHES,
     "rack": SWITCHES,
     "rto_min": _quantities(["us", "ms", "s"], 1),
-    "senders": st.integers(1, 1023),
+    "workload": st.sampled_from(WORKLOADS),
+    "senders": COUNTS,
     "bytes": SIZES,
     "rounds": st.integers(1, 10**6).map(str),
     "jitter": _quantities(["ns", "us"], 0),
+    "flows": COUNTS,
+    "interval": _quantities(["ns", "us"], 1) | st.just("auto"),
+    "duration": _quantities(["us", "ms", "s"], 1) | st.just("auto"),
+    "routing": st.sampled_from(["ecmp", "d_mod_k", "auto"]),
+    "ecmp_seed": st.sampled_from(["per_switch", "same", "auto"]),
+    "fast_failover": SWITCHES | st.just("auto"),
+    "control_latency": _quantities(["ns", "us", "ms"], 0) | st.just("auto"),
+    "failure": SCHEDULES | st.just("auto"),
+    "openflow": st.sampled_from(["1.5", "1.3", 1.5, "auto"]),
     "capture": st.sampled_from(["off", "hot", "all", False]),
     "telemetry": SWITCHES,
     "seed": st.integers(-(2**70), 2**70),
@@ -167,7 +238,48 @@ def test_every_key_is_documented() -> None:
         assert "|" not in item.metadata["name"]
 
 
-def test_hosts_and_round_trip() -> None:
-    spec = parse({"senders": 64, "delay": "1us", "switch_delay": "500ns"})
-    assert spec.hosts == 65
-    assert spec.rtt_ns == 5000  # there and back: two links of 1 us and a switch of 0.5 us
+@pytest.mark.parametrize(
+    ("topology", "round_trip_ns"),
+    [
+        # there and back, links of 1 us and switches of 0.5 us: 2 and 1, 3 and 2, 4 and 3, 6 and 5
+        ("star", 2 * (2000 + 500)),
+        ("dumbbell", 2 * (3000 + 1000)),
+        ("leaf_spine", 2 * (4000 + 1500)),
+        ("gpu_pod", 2 * (4000 + 1500)),
+        ("fat_tree", 2 * (6000 + 2500)),
+    ],
+)
+def test_the_round_trip_is_the_longest_paths(topology: str, round_trip_ns: int) -> None:
+    assert parse({"topology": topology, "delay": "1us", "switch_delay": "500ns"}).rtt_ns == round_trip_ns
+
+
+# --- keys that do not apply
+
+
+def test_what_is_given_and_does_not_apply_is_found() -> None:
+    spec = parse({"topology": "fat_tree", "leaves": 4, "workload": "pings", "senders": 3, "k": 6})
+    found = [(key.name, key.value, key.other, key.other_value, key.needed) for key in unfit(spec)]
+    assert found == [
+        ("leaves", "4", "topology", "fat_tree", ("leaf_spine", "gpu_pod")),
+        ("senders", "3", "workload", "pings", ("incast",)),
+    ]
+    assert unfit(without(spec, ["leaves", "senders"])) == ()
+    assert without(spec, ["leaves", "senders"]).k == 6
+
+
+def test_a_default_is_never_unfit() -> None:
+    for topology in TOPOLOGIES:
+        for workload in WORKLOADS:
+            assert unfit(parse({"topology": topology, "workload": workload, "hosts": 8})) == ()
+
+
+def test_what_does_not_apply_stays_open() -> None:
+    spec = with_plain_autos(parse({"topology": "fat_tree", "workload": "streams", "duration": "1ms"}))
+    assert (spec.k, spec.interval_ns, spec.duration_ns, spec.failures, spec.routing) == (4, 10_000, 10**6, (), "ecmp")
+    assert (spec.rails, spec.flows, spec.nvlink_rate_bps) == (None, None, None)
+
+
+def test_known_tells_values_from_gaps() -> None:
+    assert known(0) == 0
+    with pytest.raises(ValueError, match="leaves open"):
+        known(None)

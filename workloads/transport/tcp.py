@@ -17,8 +17,9 @@ from topologies.namespaces import entered
 PORT = 5000
 FIRST_SOURCE_PORT = 20_000  # fixed, so that equal runs have equal packets
 _PAYLOAD_BYTES = 4 << 20
-# A receiver wakes for this much: a system call costs more than a packet.
-_WAKE_BYTES = 256 << 10
+# A receiver wakes for a short rest as a whole: a system call costs more than a packet. Of a long transfer it takes
+# pieces that are small against any window: what it has not taken is missing in the window that it offers.
+_WHOLE_REST_BYTES, _PIECE_BYTES = 256 << 10, 64 << 10
 _SCRATCH = bytearray(4 << 20)
 _TCP_INFO_U32 = {
     "rto_us": 8,
@@ -37,7 +38,14 @@ _TCP_INFO_U32 = {
     "delivered": 192,
     "delivered_ce": 196,
 }
-_TCP_INFO_U64 = {"bytes_acked": 120, "bytes_sent": 200, "bytes_retrans": 208}
+_TCP_INFO_U64 = {
+    "bytes_acked": 120,
+    "busy_us": 168,
+    "rwnd_limited_us": 176,
+    "sndbuf_limited_us": 184,
+    "bytes_sent": 200,
+    "bytes_retrans": 208,
+}
 
 
 class TcpConnection:
@@ -60,7 +68,7 @@ class TcpConnection:
 
     def expect(self, remaining_bytes: int) -> None:
         """Set SO_RCVLOWAT (socket(7)) to what is worth waking for."""
-        wake_bytes = min(remaining_bytes, _WAKE_BYTES)
+        wake_bytes = remaining_bytes if remaining_bytes <= _WHOLE_REST_BYTES else _PIECE_BYTES
         if wake_bytes != self._wake_bytes:
             self._receiving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
             self._wake_bytes = wake_bytes

@@ -1,0 +1,180 @@
+"""What the hosts do in a run: one function for each value of the key `workload`. Each drives the staged fabric and puts
+what it saw into the run's facts as it goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from experiments.failures import Failure, affected_wires
+from experiments.spec import known
+from experiments.stage import Stage
+from topologies.profiles import ETHERNET_HEADER_BYTES
+from workloads import counters, datagrams, patterns, rounds
+from workloads.faults import Fault, Faults
+from workloads.patterns import Pair
+from workloads.transport import tcp
+
+Facts = dict[str, Any]
+OnRound = Callable[[rounds.Round], None]
+
+_LEAD_NS = 1_000_000  # from here to the workload's begin: everything is set up before the first packet
+_MOST_LINKS = 16  # a detour's
+_FRAME_BITS = 8 * (datagrams.PROBE_BYTES + ETHERNET_HEADER_BYTES)
+
+
+def drive(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+    """Run the workload of the stage's spec."""
+    _WORKLOADS[stage.spec.workload](stage, facts, on_round)
+
+
+def incast(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+    """N senders to one receiver."""
+    _transfers(stage, facts, on_round, patterns.incast(stage.hosts, known(stage.spec.senders)))
+
+
+def permutation(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+    """Every host to one other."""
+    _transfers(stage, facts, on_round, patterns.permutation(stage.hosts))
+
+
+def all_to_all(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+    """Every host to every other."""
+    _transfers(stage, facts, on_round, patterns.all_to_all(stage.hosts))
+
+
+def _transfers(stage: Stage, facts: Facts, on_round: OnRound, pairs: Sequence[Pair]) -> None:
+    """TCP flows in barrier-synchronised rounds; which flow takes which uplink shows as they connect."""
+    spec = stage.spec
+    facts["rounds"], facts["transfers"] = [], []
+    counter = _UplinkCounter(stage)
+    connections = tcp.connect(stage.fabric, pairs, on_connected=counter.note)
+    facts["link_flows"] = counter.flows
+    asked = rounds.Rounds(spec.sru_bytes, spec.rounds, spec.jitter_ns, spec.seed)
+
+    def note(done: rounds.Round) -> None:
+        number = len(facts["rounds"])
+        facts["rounds"].append({"start_ns": done.start_ns, "end_ns": done.end_ns, "bytes": done.bytes})
+        facts["transfers"] += [
+            {"flow": connection.name, "round": number, "start_ns": start_ns, "end_ns": end_ns, "bytes": spec.sru_bytes}
+            for connection, (start_ns, end_ns) in zip(connections, done.spans_ns)
+        ]
+        on_round(done)
+
+    try:
+        with _Failures(stage, facts, time.time_ns() + _LEAD_NS):
+            rounds.run(asked, connections, note)
+    finally:
+        facts["flows"] = [connection.describe() for connection in connections]
+
+
+class _UplinkCounter:
+    """Counts for each uplink the flows whose data will take it: a handshake's SYN and its ACK go that way, two packets
+    in a fabric that is silent otherwise, and the answer, one packet, goes another."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._ports = stage.up_ports()
+        self.flows = dict.fromkeys(self._ports, 0)
+        self._before = counters.read_transmitted() if self._ports else {}
+
+    def note(self) -> None:
+        """A connection has been made."""
+        if not self._ports:
+            return
+        now = counters.read_transmitted()
+        for name in self._ports:
+            self.flows[name] += now[name] - self._before[name] >= 2
+        self._before = now
+
+
+def pings(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+    """A small datagram between every two hosts, one after the other."""
+    begin_ns = time.time_ns()
+    pairs = patterns.all_to_all(stage.hosts)
+    found = datagrams.probe(stage.fabric, pairs, _wait_s(stage))
+    facts["probes"] = [{**asdict(each), "switches": each.switches} for each in found]
+    _one_round(facts, on_round, begin_ns, len(pairs) * datagrams.PROBE_BYTES)
+
+
+def scatter(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+    """One datagram of each of many random flows; the ports' counters tell where they went."""
+    spec = stage.spec
+    flows = patterns.random_flows(stage.hosts, known(spec.flows), spec.seed)
+    with datagrams.sockets(stage.fabric, stage.hosts) as warm:
+        datagrams.warm_up(stage.fabric, warm)
+    before, begin_ns = counters.read_transmitted(), time.time_ns()
+    facts["sent"], facts["received"] = len(flows), datagrams.scatter(stage.fabric, flows)
+    after = counters.read_transmitted()
+    facts["port_packets"] = {name: after[name] - before[name] for name in stage.switch_ports}
+    _one_round(facts, on_round, begin_ns, len(flows) * datagrams.PROBE_BYTES)
+
+
+def streams(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+    """A numbered datagram of every host to its partner at each interval, while things fail."""
+    spec = stage.spec
+    interval_ns, duration_ns = known(spec.interval_ns), known(spec.duration_ns)
+    with datagrams.sockets(stage.fabric, stage.hosts) as warm:
+        datagrams.warm_up(stage.fabric, warm)
+    begin_ns = time.time_ns() + _LEAD_NS
+    pairs = patterns.permutation(stage.hosts)
+    with _Failures(stage, facts, begin_ns):
+        count = duration_ns // interval_ns
+        found = datagrams.stream(stage.fabric, pairs, interval_ns, count, begin_ns, _wait_s(stage))
+    facts["streams"] = [{"flow": f"{each.sender}>{each.receiver}", **asdict(each)} for each in found]
+    _one_round(facts, on_round, begin_ns, len(pairs) * count * datagrams.PROBE_BYTES)
+
+
+def _one_round(facts: Facts, on_round: OnRound, begin_ns: int, size_bytes: int) -> None:
+    done = rounds.Round(begin_ns, time.time_ns(), size_bytes)
+    facts["rounds"] = [{"start_ns": done.start_ns, "end_ns": done.end_ns, "bytes": done.bytes}]
+    on_round(done)
+
+
+def _wait_s(stage: Stage) -> float:
+    """Longer than a datagram takes any way through the fabric, detours included."""
+    slowest_bps = min(wire.rate_bps for wire in stage.description.wires)
+    return 2 * stage.spec.rtt_ns / 1e9 + _MOST_LINKS * _FRAME_BITS / slowest_bps
+
+
+class _Failures(Faults):
+    """The spec's schedule of failures, begun at `begin_ns`; what was done, and what the controller told, go into the
+    facts."""
+
+    def __init__(self, stage: Stage, facts: Facts, begin_ns: int) -> None:
+        self._stage, self._facts = stage, facts
+        schedule = [
+            Fault(begin_ns + failure.time_ns, failure.target, failure.action, _interfaces(stage, failure))
+            for failure in stage.spec.failures or ()
+        ]
+        super().__init__(stage.fabric, schedule, stage.controller.kill if stage.controller else None)
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        if self._stage.controller:
+            self._stage.controller.news()
+            self._facts["failures"] = [asdict(each) for each in self.done]
+            self._facts["control_events"] = [
+                each for each in self._stage.controller.events if each["event"] in _CONTROL_EVENTS
+            ]
+
+
+_CONTROL_EVENTS = ("port_down", "port_up", "repaired", "host_moved", "lost_switch")
+
+
+def _interfaces(stage: Stage, failure: Failure) -> tuple[str, ...]:
+    """Both ends, as far as they are switch ports, of every link that the failure takes."""
+    wires = affected_wires(failure, stage.description)
+    ends = [f"{node}-eth{port}" for wire in wires for node, port in ((wire.a, wire.a_port), (wire.b, wire.b_port))]
+    return tuple(name for name in ends if name in stage.switch_ports)
+
+
+_WORKLOADS: dict[str, Callable[[Stage, Facts, OnRound], None]] = {
+    "incast": incast,
+    "permutation": permutation,
+    "all_to_all": all_to_all,
+    "pings": pings,
+    "datagrams": scatter,
+    "streams": streams,
+}

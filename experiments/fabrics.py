@@ -1,0 +1,35 @@
+"""The fabric of a resolved spec: its Topo with profiles, and what fabric.json tells of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mininet.topo import Topo
+
+from experiments import limits
+from experiments.shape import lay_out
+from experiments.spec import SWITCHED, Spec
+from topologies.describe import describe
+
+FORMAT = 1
+
+
+def topology(spec: Spec) -> Topo:
+    """The spec's fabric as a Topo whose links and switches carry their profiles."""
+    return lay_out(
+        spec,
+        link=limits.link_profile(spec),
+        uplink=limits.uplink_profile(spec),
+        nvlink=limits.nvlink_profile(spec),
+        switch=limits.switch_profile(spec),
+    )
+
+
+def is_routed(spec: Spec) -> bool:
+    """Whether a controller routes the fabric; a star's one switch learns by itself."""
+    return spec.topology in SWITCHED
+
+
+def document(spec: Spec) -> dict[str, Any]:
+    """What a run directory keeps as fabric.json: the topology's name and all nodes and links."""
+    return {"format": FORMAT, "topology": spec.topology, **describe(topology(spec)).as_json()}
