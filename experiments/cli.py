@@ -142,6 +142,9 @@ def _add_topo(commands: Any) -> None:
     _add_set(topo)
     topo.add_argument("--draw", type=Path, metavar="FILE", help=f"draw it; the name ends in {', '.join(_DRAWINGS)}")
     topo.add_argument("--json", action="store_true", help="print all nodes and links as JSON, as a run's fabric.json")
+    topo.add_argument(
+        "--orders", type=Path, metavar="FILE", help="write what `python -m controller.launch` routes it by (plain mn)"
+    )
     topo.set_defaults(action=_topo)
 
 
@@ -346,18 +349,35 @@ def _shell_spec(topology: str, given: dict[str, str]) -> Spec:
 
 
 def _topo(arguments: argparse.Namespace) -> None:
-    if arguments.draw is None and not arguments.json:
-        raise BadRequest("--draw, --json: neither is given; allowed: one of them, or both")
+    if arguments.draw is None and arguments.orders is None and not arguments.json:
+        raise BadRequest("--draw, --json, --orders: none is given; allowed: one of them, or more")
     if arguments.draw is not None and arguments.draw.suffix not in _DRAWINGS:
         raise BadRequest(f"--draw: {arguments.draw} is given; allowed: a name that ends in {', '.join(_DRAWINGS)}")
     given = request.from_words(arguments.set)
-    described = fabrics.document(limits.resolve(parse({**given, "topology": arguments.topology})))
+    spec = limits.resolve(parse({**given, "topology": arguments.topology}))
+    described = fabrics.document(spec)
+    said = []
     if arguments.draw is not None:
-        _draw(described, arguments.draw)
-    if arguments.json:
-        print(json.dumps(described, indent=1))
-    else:
-        print(f"drawing: {arguments.draw}")
+        with _writing("--draw", arguments.draw):
+            _draw(described, arguments.draw)
+        said.append(f"drawing: {arguments.draw}")
+    if arguments.orders is not None:
+        orders = json.dumps(fabrics.orders(spec).as_json())
+        with _writing("--orders", arguments.orders):
+            arguments.orders.write_text(orders)
+        said.append(f"orders: {arguments.orders}")
+    print(json.dumps(described, indent=1) if arguments.json else "\n".join(said))
+
+
+@contextmanager
+def _writing(option: str, path: Path) -> Iterator[None]:
+    """A file that cannot be written is a bad request."""
+    try:
+        yield
+    except OSError as error:
+        raise BadRequest(
+            f"{option}: {path} cannot be written ({error.strerror}); allowed: a file that you may write"
+        ) from None
 
 
 def _draw(described: dict[str, Any], path: Path) -> None:
@@ -366,12 +386,7 @@ def _draw(described: dict[str, Any], path: Path) -> None:
     from analysis.draw import draw_fabric
     from analysis.fabric import fabric_title
 
-    try:
-        draw_fabric(described, path, fabric_title(described))
-    except OSError as error:
-        raise BadRequest(
-            f"--draw: {path} cannot be written ({error.strerror}); allowed: a file that you may write"
-        ) from None
+    draw_fabric(described, path, fabric_title(described))
 
 
 def _keep_matplotlib_at_home() -> None:

@@ -1,4 +1,4 @@
-"""The fabric of a resolved spec: its Topo with profiles, and what fabric.json tells of it."""
+"""The fabric of a resolved spec: its Topo with profiles, what fabric.json tells of it, and how it is to be routed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 from mininet.topo import Topo
 
+from controller.policy import Orders, Policy
 from experiments import limits
 from experiments.shape import lay_out
-from experiments.spec import SWITCHED, Spec
+from experiments.spec import SWITCHED, Spec, known, refuse
 from topologies.describe import describe
 
 FORMAT = 1
@@ -33,3 +34,12 @@ def is_routed(spec: Spec) -> bool:
 def document(spec: Spec) -> dict[str, Any]:
     """What a run directory keeps as fabric.json: the topology's name and all nodes and links."""
     return {"format": FORMAT, "topology": spec.topology, **describe(topology(spec)).as_json()}
+
+
+def orders(spec: Spec) -> Orders:
+    """What the controller is asked to do; raises BadRequest for a fabric that needs none."""
+    if not is_routed(spec):
+        refuse("topology", f"{spec.topology} has one switch, which learns by itself", f"{', '.join(SWITCHED)}")
+    routing, hash_seeds, fast = known(spec.routing), known(spec.ecmp_seed), known(spec.fast_failover)
+    policy = Policy(routing, hash_seeds, fast, known(spec.control_latency_ns), spec.seed)
+    return Orders(describe(topology(spec)), policy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Callable
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -16,13 +18,15 @@ from rich.table import Table
 if TYPE_CHECKING:  # loading it takes NumPy, which most commands do not need
     from analysis.columns import Column
 
-_WIDE_COLUMNS = 145
+_PIPED_COLUMNS = 160  # of what is no terminal and does not say
+_VERDICT_COLUMNS = 20  # what a verdict has at least before columns are left out; longer ones wrap
 err = Console(stderr=True, highlight=False)
 
 
 def _out() -> Console:
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=160)
+    piped = not console.is_terminal and "COLUMNS" not in os.environ
+    return Console(highlight=False, width=_PIPED_COLUMNS) if piped else console
 
 
 @contextmanager
@@ -47,21 +51,34 @@ def progress(labels: Sequence[str]) -> Iterator[Callable[[str, Mapping[str, Any]
 
 
 def _ended(label: str, rounds_s: Sequence[float], status: int) -> str:
-    median = f", median {statistics.median(rounds_s) * 1e3:.3f} ms" if rounds_s else ""
-    return f"{label}: {'done' if status == 0 else f'ended with status {status}'}, {len(rounds_s)} rounds{median}"
+    number = f"{len(rounds_s)} round{'' if len(rounds_s) == 1 else 's'}"
+    median = f", {'median ' if len(rounds_s) > 1 else ''}{statistics.median(rounds_s) * 1e3:.3f} ms" if rounds_s else ""
+    return f"{label}: {'done' if status == 0 else f'ended with status {status}'}, {number}{median}"
 
 
 def comparison(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str) -> None:
-    """One row per run: what was asked, what it gave, and what stood in the way; on a narrow terminal the essential."""
+    """One row per run: what was asked, what it gave, and what stood in the way; of a narrow terminal's width as much as
+    fits, the essential in any case. The last column, the verdict, wraps; no other one is cut."""
     console = _out()
-    wide = console.width >= _WIDE_COLUMNS
-    shown = [column for column in columns if wide or column.essential]
-    table = Table(title=title, title_justify="left", box=box.HEAVY_HEAD if wide else box.SIMPLE_HEAD)
+    shown = list(columns)
+    while _width(shown, rows, gap=2) > console.width and not all(column.essential for column in shown):
+        shown.remove([column for column in shown if not column.essential][-1])
+    wide = len(shown) == len(columns) and _width(shown, rows, gap=3) + 4 <= console.width
+    table = Table(title=title, title_justify="left", box=box.HEAVY_HEAD)
+    if not wide:
+        table.box, table.show_edge, table.pad_edge, table.padding = box.SIMPLE_HEAD, False, False, (0, 1, 0, 0)
     for column in shown:
-        table.add_column(column.name, justify="right" if column.is_number else "left", no_wrap=True)
+        is_last = column is shown[-1]
+        table.add_column(column.name, justify="right" if column.is_number else "left", no_wrap=not is_last)
     for row in rows:
         table.add_row(*(column.cell(row) for column in shown))
     console.print(table)
+
+
+def _width(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], gap: int) -> int:
+    """How wide a comparison of these columns is, with `gap` between two and its verdicts wrapped."""
+    widths = [max(cell_len(words) for words in (each.name, *map(each.cell, rows))) for each in columns]
+    return sum(widths[:-1]) + min(widths[-1], _VERDICT_COLUMNS) + gap * (len(columns) - 1)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from controller.policy import Orders, Policy
 from controller.process import Controller
 from experiments import fabrics, limits
 from experiments.spec import Spec, known
@@ -69,12 +68,6 @@ class Stage:
         return {**facts, "rate_bps": wire.rate_bps}
 
 
-def orders(spec: Spec, description: FabricDescription) -> Orders:
-    """What the spec asks of the controller."""
-    routing, hash_seeds, fast = known(spec.routing), known(spec.ecmp_seed), known(spec.fast_failover)
-    return Orders(description, Policy(routing, hash_seeds, fast, known(spec.control_latency_ns), spec.seed))
-
-
 @contextmanager
 def staged(spec: Spec) -> Iterator[Stage]:
     """The spec's fabric, routed and ready; everything is removed at the end. Raises RuntimeError when the controller
@@ -84,7 +77,7 @@ def staged(spec: Spec) -> Iterator[Stage]:
     with ExitStack() as stack:
         controller = None
         if fabrics.is_routed(spec):
-            controller = stack.enter_context(Controller(orders(spec, description), known(spec.openflow)))
+            controller = stack.enter_context(Controller(fabrics.orders(spec), known(spec.openflow)))
         target = controller.target if controller else None
         fabric = stack.enter_context(emulate(topo, limits.host_profile(spec), openflow_controller=target))
         if controller:

@@ -19,6 +19,11 @@ def flat_host(number: int) -> str:
     return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
 
+def host_mac(number: int) -> str:
+    """MAC of host number `number` (from 1) as Mininet's autoSetMacs gives it: 00:00:00:00:00:05 is h5."""
+    return number.to_bytes(6, "big").hex(":")
+
+
 def rack_subnet(pod: int, rack: int) -> str:
     """The /24 of rack `rack` (from 1) in pod `pod` (0: a fabric without pods), as "10.1.2.0/24"."""
     return f"10.{pod}.{rack}.0/24"

@@ -7,6 +7,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
+from topologies.addresses import host_mac
 from topologies.profiles import LinkProfile
 
 
@@ -64,11 +65,6 @@ class FabricDescription:
             tuple(HostNode(**each) for each in document["hosts"]),
             tuple(Wire(**each) for each in document["wires"]),
         )
-
-
-def host_mac(number: int) -> str:
-    """MAC of host number `number` (from 1) as Mininet's autoSetMacs gives it: 00:00:00:00:00:05 is h5."""
-    return number.to_bytes(6, "big").hex(":")
 
 
 def describe(topo: Topo) -> FabricDescription:

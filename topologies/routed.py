@@ -7,7 +7,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from topologies.addresses import PREFIX_LENGTH, rack_host
+from topologies.addresses import PREFIX_LENGTH, host_mac, rack_host
 from topologies.profiles import LinkProfile, SwitchProfile
 
 
@@ -36,7 +36,8 @@ class RoutedTopo(Topo):
 
     def add_rack_host(self, switch: str, port: int, address: str, link: LinkProfile | None) -> str:
         """The next host, its eth0 at `port` of a rack."""
-        name = str(self.addHost(f"h{next(self._host_numbers)}", ip=f"{address}/{PREFIX_LENGTH}"))
+        number = next(self._host_numbers)
+        name = str(self.addHost(f"h{number}", ip=f"{address}/{PREFIX_LENGTH}", mac=host_mac(number)))
         self.addLink(name, switch, port1=0, port2=port, profile=link)
         return name
 

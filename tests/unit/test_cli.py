@@ -88,7 +88,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
             "leaves: 2 is given with topology=fat_tree; allowed: ",
         ),
         (["topo"], "the following arguments are required: NAME"),
-        (["topo", "star"], "--draw, --json: neither is given; allowed: one of them, or both"),
+        (["topo", "star"], "--draw, --json, --orders: none is given; allowed: one of them, or more"),
         (["topo", "ring", "--json"], "topology: 'ring' is unknown; allowed: star, dumbbell, "),
         (
             ["topo", "star", "--draw", "star.gif"],
