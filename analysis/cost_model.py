@@ -1,5 +1,5 @@
-"""What the arithmetic says: the round without loss, the round with one timeout, and how fast a burst fills a
-buffer.
+"""What the arithmetic says: the way through a fabric, the round without loss, the round with one timeout, and how
+fast a burst fills a buffer.
 
 The senders of a round start within its jitter: at uniform times in [0, J], about J / N apart.
 """
@@ -14,17 +14,20 @@ from topologies.units import BadRequest
 ETHERNET_HEADER_BYTES = 14  # what Linux queues count of a frame: no FCS, preamble or gap
 IP_TCP_HEADER_BYTES = 20 + 20
 TCP_TIMESTAMPS_BYTES = 12  # the option of RFC 7323 with its padding, on every segment
-_HOPS = {"star": (2, 1)}  # topology -> links and switches between a sender and the receiver
+# Topology -> links between the two hosts that are farthest apart; one switch less.
+_LONGEST_LINKS = {"star": 2, "dumbbell": 3, "leaf_spine": 4, "fat_tree": 6, "gpu_pod": 4}
 
 
 @dataclass(frozen=True)
 class Path:
-    """The way from a sender to the receiver: rate in bits/s, one-way delay in ns without queueing, IP MTU in
-    bytes."""
+    """The way from a sender to the receiver: rate of the hosts' links in bits/s, one-way delay in ns without
+    queueing, IP MTU in bytes, and how many links from switch to switch of which rate lie between."""
 
     rate_bps: int
     delay_ns: int
     mtu_bytes: int
+    uplinks: int = 0
+    uplink_bps: int = 0
 
     @property
     def segment_bytes(self) -> int:
@@ -42,27 +45,45 @@ class Path:
         return payload_bytes + packets * (self.frame_bytes - self.segment_bytes)
 
 
+def longest_links(topology: str) -> int:
+    """Links between the two hosts of a topology that are farthest apart; raises BadRequest for a topology without a
+    model."""
+    if topology not in _LONGEST_LINKS:
+        raise BadRequest(f"topology: {topology!r} has no cost model; allowed: {', '.join(_LONGEST_LINKS)}")
+    return _LONGEST_LINKS[topology]
+
+
 def one_way_delay_ns(topology: str, link_ns: int, switch_ns: int) -> int:
-    """Propagation and switching time from a sender to the receiver; raises BadRequest for a topology without
-    a model."""
-    if topology not in _HOPS:
-        raise BadRequest(f"topology: {topology!r} has no cost model; allowed: {', '.join(_HOPS)}")
-    links, switches = _HOPS[topology]
-    return links * link_ns + switches * switch_ns
+    """Propagation and switching time between the two hosts that are farthest apart; raises BadRequest for a topology
+    without a model."""
+    links = longest_links(topology)
+    return links * link_ns + (links - 1) * switch_ns
 
 
-def ideal_round_seconds(path: Path, senders: int, sender_bytes: int, jitter_ns: int = 0) -> float:
+def store_and_forward_ns(
+    frame_bytes: int, links: int, rate_bps: int, uplink_bps: int, link_ns: int, switch_ns: int
+) -> float:
+    """One frame's time from host to host through idle links: sent whole on each link, the first and the last at the
+    hosts' rate and those between at the uplinks', then one propagation; one pipeline delay in each switch between."""
+    sending_s = 8 * frame_bytes * (min(links, 2) / rate_bps + max(links - 2, 0) / uplink_bps)
+    return sending_s * 1e9 + links * link_ns + (links - 1) * switch_ns
+
+
+def ideal_round_seconds(path: Path, senders: int, sender_bytes: int, jitter_ns: int = 0, beside: int = 0) -> float:
     """A round of `senders` blocks of `sender_bytes` without loss, to be expected over many seeds.
 
     The longer of two times: every wire bit once through the receiver's link, N B / C; and the last start,
     expected at J N / (N + 1) for N uniform starts in [0, J], with that sender's own block behind it, B / C.
-    To it come one one-way delay, and the first frame's time on its sender's own link (store and forward). One
-    sender of 256 KiB at 400 Gb/s with 100 us of jitter: 50 us + 5.5 us + 1.4 us + 0.03 us = 56.9 us.
+    To it come one one-way delay, and the first frame's time on its sender's own link and on those between switches
+    (store and forward). Senders `beside`, over a link of their own, do not share the receiver's; theirs is taken to be
+    as fast. Links between switches that are too slow for all senders make the round longer. One sender
+    of 256 KiB at 400 Gb/s with 100 us of jitter: 50 us + 5.5 us + 1.4 us + 0.03 us = 56.9 us.
     """
     block_s = 8 * path.wire_bytes(sender_bytes) / path.rate_bps
-    first_frame_s = min(8 * path.frame_bytes / path.rate_bps, block_s)
+    frame_s = min(8 * path.frame_bytes / path.rate_bps, block_s)
+    uplinks_s = path.uplinks * frame_s * path.rate_bps / path.uplink_bps if path.uplinks else 0.0
     last_start_s = jitter_ns / 1e9 * senders / (senders + 1)
-    return max(senders * block_s, last_start_s + block_s) + path.delay_ns / 1e9 + first_frame_s
+    return max((senders - beside) * block_s, last_start_s + block_s) + path.delay_ns / 1e9 + frame_s + uplinks_s
 
 
 def goodput_one_timeout_bps(block_bytes: int, rate_bps: float, rto_ns: int) -> float:

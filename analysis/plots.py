@@ -1,4 +1,4 @@
-"""The figures of a run that compare: the hot port's queue, goodput per round, goodput against the number of
+"""The figures of an incast that compare: the hot port's queue, goodput per round, goodput against the number of
 senders.
 
 A figure's title states what was found; one whose inputs are missing is skipped, and says why.
@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from analysis import text
+from analysis.measures import fill_s, peers
 from analysis.plots_flows import sequence, timeline
 from analysis.queues import IDLE_GAP_NS, QueueSeries
 from analysis.run import Run
@@ -30,7 +31,6 @@ from analysis.style import (
     look,
     new_figure,
 )
-from analysis.summary import fill_s, peers
 from analysis.verdicts import goodput_bps
 
 _BURST_ENDS_NS = 10 * IDLE_GAP_NS
@@ -52,7 +52,7 @@ _SENDERS_CAPTION = (
 
 
 def draw_all(run: Run) -> list[Drawn]:
-    """Draw every figure of `run` into its figures/ folder."""
+    """Draw every figure of an incast into its run's figures/ folder."""
     drawings = {
         "queue": queue,
         "goodput_rounds": goodput_rounds,

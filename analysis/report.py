@@ -4,7 +4,6 @@ print, light and dark."""
 from __future__ import annotations
 
 import base64
-import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -13,29 +12,19 @@ from string import Template
 from typing import Any
 
 from analysis import text
-from analysis.cost_model import buffer_fill_seconds, goodput_one_timeout_bps, line_rate_fill_seconds
+from analysis.draw import draw_fabric
+from analysis.fabric import fabric_title
+from analysis.kinds import kind_of
 from analysis.markup import Cell, Html, definitions, escaped, table
-from analysis.plots import draw_all
-from analysis.report_cases import cases, cures
+from analysis.report_cases import cases
 from analysis.run import Run
-from analysis.stalls import MEANINGS, Stall
 from analysis.style import Drawn
-from analysis.summary import counter_matches, fill_s, kernel_timeouts, retransmits
-from analysis.verdicts import (
-    COLLAPSE,
-    NO_COLLAPSE,
-    Evidence,
-    Value,
-    Verdict,
-    all_drops,
-    goodput_bps,
-    incast_verdict,
-    median_seconds,
-)
+from analysis.verdicts import Evidence, Value, Verdict, all_drops
 
-_SHOWN_STALLS = 12
-_VERDICT_CLASSES = {COLLAPSE: "bad", NO_COLLAPSE: "good"}
+_VERDICT_CLASSES = {False: "bad", True: "good", None: "open"}
 _EVIDENCE = ("evidence", "holds", "configured", "modelled", "measured", "holds if", "read from")
+_FABRIC = "fabric"
+_FABRIC_CAPTION = "The fabric as laid out: hosts at the bottom, above them the tiers of switches, links by rate."
 _HERE = Path(__file__).parent
 
 
@@ -46,28 +35,43 @@ def write_report(run: Run) -> Path:
     return path
 
 
+def draw_all(run: Run) -> list[Drawn]:
+    """Draw every figure of the run into its figures/ folder: the fabric, unless it is a star, and the workload's."""
+    fabric = [] if run.parameters.topology == "star" else [_fabric(run)]
+    return [*fabric, *kind_of(run).figures(run)]
+
+
+def _fabric(run: Run) -> Drawn:
+    if run.fabric is None:
+        return Drawn(_FABRIC, None, reason="the run directory has no fabric.json")
+    path, title = run.path / "figures" / "fabric.png", fabric_title(run.fabric)
+    draw_fabric(run.fabric, path, title)
+    return Drawn(_FABRIC, path, title, _FABRIC_CAPTION)
+
+
 def page(run: Run, figures: Sequence[Drawn]) -> str:
     """The whole page, with `figures` inside."""
-    verdict = incast_verdict(run)
+    kind = kind_of(run)
+    verdict = kind.verdict(run)
     fields: dict[str, Cell] = {
         "title": f"{run.spec.get('experiment')}: {verdict.verdict}",
         "css": Html((_HERE / "report.css").read_text(encoding="utf-8")),
         "experiment": str(run.spec.get("experiment")),
-        "headline": headline(run),
+        "headline": kind.headline(run),
         "verdict": verdict.verdict,
-        "verdict_class": _VERDICT_CLASSES.get(verdict.verdict, "open"),
-        "cures": cures(run),
-        "tiles": _tiles(run),
+        "verdict_class": _VERDICT_CLASSES[verdict.good],
+        "beside": kind.beside(run),
+        "tiles": _tiles(kind.tiles(run)),
         "missing": _missing(run, verdict),
+        "controller": _controller(run),
+        "rule": kind.RULE,
         "evidence": _evidence(verdict),
         "comparison": cases(run),
         "figures": Html("\n".join(_figure(figure) for figure in figures if figure.path)),
         "skipped": _skipped(figures),
-        "models": _models(run),
-        "stalls": _stalls(run.stalls),
-        "counters": _counters(run),
+        "sections": kind.sections(run),
         "drops": _drops(run),
-        "spec": definitions(run.spec),
+        "spec": _spec(run),
         "provenance": definitions(_flat(run.provenance)),
         "repeat": _repeat(run),
         "rebuild": f"./run_experiment report {shlex.quote(str(_from_here(run.path)))}",
@@ -76,27 +80,7 @@ def page(run: Run, figures: Sequence[Drawn]) -> str:
     return template.substitute({name: escaped(value) for name, value in fields.items()})
 
 
-def headline(run: Run) -> str:
-    """The finding in one sentence, with its numbers."""
-    spec, median = run.parameters, median_seconds(run.rounds)
-    rate, buffer = text.rate(spec.path.rate_bps), text.size(spec.buffer_bytes)
-    where = f"{spec.senders} senders to 1 at {rate} with a {buffer} buffer"
-    if median is None:
-        return f"{where}: no round was finished"
-    factor = text.digits(median / spec.ideal_seconds)
-    ideal = text.seconds(spec.ideal_seconds)
-    return f"{where}: rounds take {text.seconds(median)} where {ideal} would do, {factor} times as long"
-
-
-def _tiles(run: Run) -> Html:
-    tiles = (
-        ("goodput", text.rate(goodput_bps(run.rounds))),
-        ("median round", text.seconds(median_seconds(run.rounds))),
-        ("round without loss", text.seconds(run.parameters.ideal_seconds)),
-        ("timeouts", text.count(kernel_timeouts(run))),
-        ("retransmissions", text.count(retransmits(run))),
-        ("drops", text.count(sum(all_drops(run).values()))),
-    )
+def _tiles(tiles: Iterable[tuple[str, str]]) -> Html:
     return Html(
         "\n".join(f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for name, value in tiles)
     )
@@ -109,12 +93,44 @@ def _missing(run: Run, verdict: Verdict) -> Html:
     return Html(f'<p class="open">Missing: {escape("; ".join(shown))}.</p>' if shown else "")
 
 
+def _controller(run: Run) -> Html:
+    """What became of the controller; nothing when it was well or the run had none."""
+    told = run.controller or {}
+    died, wrong = told.get("died_ns"), told.get("wrong_links") or []
+    ended = f"{_since_began(run, died)}; switches kept forwarding by the rules they had"
+    lines = []
+    if _is_killed(run):
+        lines.append(f'<p class="open">Controller: killed as scheduled{escape(ended)}.</p>')
+    elif died is not None or told.get("alive") is False:
+        lines.append(f'<p class="bad">Controller: it died{escape(ended)}.</p>')
+    if wrong:
+        names = escape(", ".join(map(str, wrong)))
+        lines.append(f'<p class="bad">Controller: links found otherwise than the fabric has them: {names}.</p>')
+    return Html("\n".join(lines))
+
+
+def _is_killed(run: Run) -> bool:
+    """Whether the run's own failure schedule kills the controller."""
+    entries = run.entries("failures", ("target",)) if "failures" in run.measured else []
+    return any(entry["target"] == "controller" for entry in entries)
+
+
+def _since_began(run: Run, time_ns: int | None) -> str:
+    """When something happened, by the clock of the first round; empty when one of the two is not known."""
+    if time_ns is None or not run.rounds:
+        return ""
+    since_ns = time_ns - run.rounds[0].start_ns
+    return f" {text.seconds(abs(since_ns) / 1e9)} {'after' if since_ns >= 0 else 'before'} the first round began"
+
+
 def _evidence(verdict: Verdict) -> Html:
-    return table(_EVIDENCE, (_evidence_row(piece) for piece in verdict.evidence), whole=(0, 1), stacked=True)
+    return table(_EVIDENCE, (_evidence_row(piece) for piece in verdict.evidence), whole=(0, 1, 3, 4), stacked=True)
 
 
 def _evidence_row(piece: Evidence) -> list[Cell]:
     words, colour = {True: ("✓ yes", "good"), False: ("✗ no", "bad"), None: ("missing", "open")}[piece.holds]
+    if not piece.applies:
+        words, colour = "n/a", "soft"
     holds = Html(f'<span class="{colour}">{words}</span>')
     values = (_quantity(value, piece.unit) for value in (piece.configured, piece.modelled, piece.measured))
     return [piece.name, holds, *values, piece.tolerance, piece.source]
@@ -124,14 +140,17 @@ def _quantity(value: Value, unit: str) -> str:
     if value is None or isinstance(value, str):
         return value or text.NOTHING
     scaled = {"s": text.seconds, "b/s": text.rate}.get(unit)
-    return scaled(value) if scaled else f"{text.count(value)} {unit}"
+    if scaled:
+        return scaled(value)
+    return f"{text.count(value)} {unit.rstrip('s') if value == 1 else unit}"
 
 
 def _figure(figure: Drawn) -> str:
     assert figure.path is not None
     image = base64.b64encode(figure.path.read_bytes()).decode("ascii")
+    broad = ' class="broad"' if figure.name == _FABRIC else ""
     return (
-        f'<figure><img alt="{escape(figure.title)}" src="data:image/png;base64,{image}">'
+        f'<figure{broad}><img alt="{escape(figure.title)}" src="data:image/png;base64,{image}">'
         f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
     )
 
@@ -141,78 +160,6 @@ def _skipped(figures: Iterable[Drawn]) -> Html:
     return Html(f'<p class="soft">Not drawn: {escape(reasons)}.</p>' if reasons else "")
 
 
-def _models(run: Run) -> Html:
-    """What the arithmetic of cost_model says, beside what was measured."""
-    spec = run.parameters
-    block_bytes = spec.senders * spec.sender_bytes
-    without_loss_bps = block_bytes * 8 / spec.ideal_seconds
-    one_timeout_bps = goodput_one_timeout_bps(block_bytes, without_loss_bps, spec.rto_min_ns)
-    lossless = (
-        "every wire bit once through the receiver's link, or, if longer, the last of N starts in the jitter J, "
-        "J N / (N + 1), and its block; with one one-way delay"
-    )
-    one_timeout = "one timeout per round: B / (B/C + RTOmin)"
-    rows = [
-        ["round", text.seconds(spec.ideal_seconds), text.seconds(median_seconds(run.rounds)), lossless],
-        ["goodput", text.rate(one_timeout_bps), text.rate(goodput_bps(run.rounds)), one_timeout],
-        *_fill_models(run),
-    ]
-    return table(("quantity", "modelled", "measured", "model"), rows, numbers=(1, 2), stacked=True)
-
-
-def _fill_models(run: Run) -> list[list[str]]:
-    """The least time in which the buffer fills, and the lecture's figure, beside the measured time."""
-    spec, name, measured = run.parameters, "buffer full after", text.seconds(fill_s(run))
-    least_s = buffer_fill_seconds(spec.buffer_bytes, spec.senders, spec.path.rate_bps)
-    least = (
-        f"at the least: all {spec.senders} senders at line rate at once, buffer / ((N - 1) C). Starts spread over the "
-        f"jitter of {text.seconds(spec.jitter_ns / 1e9)} and slow start make it longer; by how much hangs on how the "
-        "starts cluster, which no simple model tells"
-    )
-    one_rate_s = line_rate_fill_seconds(spec.buffer_bytes, spec.path.rate_bps)
-    one_rate = "one line rate into it, nothing leaves: buffer / C (the lecture's 12 µs: 600 KB at 400 Gb/s)"
-    return [
-        [name, "never" if math.isinf(least_s) else text.seconds(least_s), measured, least],
-        [name, text.seconds(one_rate_s), measured, one_rate],
-    ]
-
-
-def _stalls(stalls: Sequence[Stall]) -> Html:
-    """How many stalls of each cause, then the longest ones."""
-    if not stalls:
-        return Html("<p>No flow stalled, as far as the sender captures tell.</p>")
-    causes = {cause: [stall.seconds for stall in stalls if stall.cause == cause] for cause in MEANINGS}
-    totals = [
-        [cause, MEANINGS[cause], text.count(len(spans)), text.seconds(sum(spans))]
-        for cause, spans in causes.items()
-        if spans
-    ]
-    longest = sorted(stalls, key=lambda stall: (-stall.seconds, stall.start_s))[:_SHOWN_STALLS]
-    rows = [[stall.flow, text.seconds(stall.start_s), text.seconds(stall.seconds), stall.cause] for stall in longest]
-    return Html(
-        table(("cause", "meaning", "stalls", "flow seconds"), totals, numbers=(2, 3), stacked=True)
-        + f"<p>The longest {len(rows)} of {text.counted(len(stalls), 'stall')}:</p>"
-        + table(("flow", "began", "lasted", "cause"), rows, numbers=(1, 2))
-    )
-
-
-def _counters(run: Run) -> Html:
-    matches = counter_matches(run)
-    if not matches:
-        return Html("<p>Not compared: kernel counters or some sender captures are missing.</p>")
-    rows = [
-        [
-            each.counter,
-            each.meaning,
-            text.count(each.kernel),
-            text.count(each.captured),
-            "✓ yes" if each.agrees else "✗ no",
-        ]
-        for each in matches
-    ]
-    return table(("kernel counter", "meaning", "kernel", "captures", "agree"), rows, numbers=(2, 3), stacked=True)
-
-
 def _drops(run: Run) -> Html:
     drops = all_drops(run)
     rows = [
@@ -220,8 +167,18 @@ def _drops(run: Run) -> Html:
         for port, count in drops.items()
     ]
     return (
-        table(("port", "packets dropped", ""), rows, numbers=(1,)) if rows else Html("<p>No port dropped a packet.</p>")
+        table(("port", "packets dropped", ""), rows, numbers=(1,))
+        if rows
+        else Html("<p>No queue overflowed: no port dropped a packet.</p>")
     )
+
+
+def _spec(run: Run) -> Html:
+    """The keys of the spec, those without a value of their own in one line."""
+    given = {key: value for key, value in run.spec.items() if value not in (None, "auto")}
+    untold = ", ".join(key for key in run.spec if key not in given)
+    rest = f'\n<p class="soft">Not used by this run: {escape(untold)}.</p>' if untold else ""
+    return Html(definitions(given) + rest)
 
 
 def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

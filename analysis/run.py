@@ -9,16 +9,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from analysis.fabric import Fabric
 from analysis.flows import Flow, flows_of
 from analysis.pcap import Packets, read_pcap
 from analysis.queues import QueueSeries, read_queues
 from analysis.retransmits import Recovery, Retransmission, retransmissions
-from analysis.spec import Parameters, parameters, read_spec
+from analysis.spec import INCAST, Parameters, parameters, read_spec
 from analysis.stalls import Round, Stall, stalls
 from analysis.text import natural
 from topologies.units import BadRequest
 
 FORMAT = 1
+_TCP_WORKLOADS = (INCAST, "permutation", "all_to_all")  # those whose measured.json lists flows
 _FLOW_KEYS = ("flow", "sender", "source", "destination")
 
 
@@ -59,10 +61,30 @@ class Run:
         return self._json("provenance.json")
 
     @cached_property
+    def workload(self) -> str:
+        """What the hosts did; runs from before there was a choice did an incast."""
+        return str(self.measured.get("workload") or self.spec.get("workload") or INCAST)
+
+    @cached_property
+    def fabric(self) -> dict[str, Any] | None:
+        """The switches, hosts and wires of fabric.json, format checked; None when the run directory has none."""
+        if not (self.path / "fabric.json").exists():
+            return None
+        fabric = self._json("fabric.json")
+        if fabric.get("format") != FORMAT:
+            raise BadRequest(f"{self.path / 'fabric.json'}: format {fabric.get('format')!r}; allowed: {FORMAT}")
+        return fabric
+
+    @cached_property
+    def controller(self) -> dict[str, Any] | None:
+        """How the controller fared, as measured.json tells it; None for a run without one."""
+        return self.measured.get("controller")
+
+    @cached_property
     def rounds(self) -> tuple[Round, ...]:
         """The rounds that were finished, in order."""
         keys = ("start_ns", "end_ns", "bytes")
-        return tuple(Round(*(int(entry[key]) for key in keys)) for entry in self._entries("rounds", keys))
+        return tuple(Round(*(int(entry[key]) for key in keys)) for entry in self.entries("rounds", keys))
 
     @cached_property
     def hot_port(self) -> str | None:
@@ -89,7 +111,9 @@ class Run:
     def flows(self) -> tuple[Flow, ...]:
         """The measured flows as their senders' captures show them; those whose capture is missing are left
         out (see `missing`)."""
-        found = (self._sender_flow(entry) for entry in self._entries("flows", _FLOW_KEYS))
+        if self.workload not in _TCP_WORKLOADS:
+            return ()
+        found = (self._sender_flow(entry) for entry in self.entries("flows", _FLOW_KEYS))
         return tuple(flow for flow in found if flow is not None)
 
     @cached_property
@@ -123,14 +147,27 @@ class Run:
         return tuple(dict.fromkeys(reason for reason in reasons if reason))
 
     def _captures_missing(self) -> list[str]:
-        """What is wrong with the captures that the spec asks for, and which ones it does not ask for."""
+        """What is wrong with the captures that the spec asks for, and which ones it does not ask for; nothing where
+        the workload is judged by what hosts and switches counted."""
+        if self.workload != INCAST:
+            return []
         captured = self.spec.get("capture")
         if captured == "off":
             return ["captures: switched off by capture=off"]
         hot = self._capture_trouble(self.hot_port) if self.hot_port else "measured.json names no hot port"
         if captured == "hot":
             return [hot, "sender captures: switched off by capture=hot"]
-        return [hot, *(self._flow_trouble(entry) for entry in self._entries("flows", _FLOW_KEYS))]
+        entries = self.entries("flows", _FLOW_KEYS)
+        inside = [entry["flow"] for entry in entries if self._is_inside(entry)]
+        nvlink = (
+            f"captures of {', '.join(inside)}: their data takes NVLink, where nothing is captured" if inside else ""
+        )
+        return [hot, nvlink, *(self._flow_trouble(entry) for entry in entries if entry["flow"] not in inside)]
+
+    def _is_inside(self, entry: Mapping[str, Any]) -> bool:
+        """Whether a flow stays inside one server, on NVLink."""
+        servers = Fabric.of(self.fabric).servers().values() if self.fabric else ()
+        return any({entry["sender"], entry.get("receiver")} <= set(gpus) for gpus in servers)
 
     def _lost_packets(self) -> list[str]:
         """Captures that tcpdump itself called incomplete."""
@@ -140,6 +177,8 @@ class Run:
         return [f"pcap/{point}.pcap: the capture lost {lost} packets" for point, lost in losses.items() if lost]
 
     def _samples_missing(self) -> list[str]:
+        if self.workload != INCAST:
+            return []
         off = self.spec.get("telemetry") == "off"
         return ["queue samples: switched off by telemetry=off"] if off else [self._queue_trouble()]
 
@@ -209,7 +248,7 @@ class Run:
             self._sender_flows[entry["flow"]] = next((flow for flow in there if flow.name == entry["flow"]), None)
         return self._sender_flows[entry["flow"]]
 
-    def _entries(self, key: str, needed: Sequence[str]) -> list[dict[str, Any]]:
+    def entries(self, key: str, needed: Sequence[str]) -> list[dict[str, Any]]:
         """The list at `key` of measured.json, every entry of which must have the keys `needed`; an unfinished
         run may lack it."""
         entries = self.measured.get(key, None if self.measured.get("complete") else [])

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Callable
 
 from analysis.cost_model import Path as NetworkPath
-from analysis.cost_model import ideal_round_seconds, one_way_delay_ns
+from analysis.cost_model import ideal_round_seconds, longest_links, one_way_delay_ns
 from topologies.units import BadRequest, format_duration, parse_bytes, parse_duration_ns, parse_rate_bps
 
+INCAST = "incast"  # the workload of a spec that names none
+GPUS_PER_SERVER = 8  # of a GPU pod
 LINUX_RTO_MIN_NS = 200_000_000  # TCP_RTO_MIN of include/net/tcp.h
 
 
@@ -18,11 +20,13 @@ LINUX_RTO_MIN_NS = 200_000_000  # TCP_RTO_MIN of include/net/tcp.h
 class Parameters:
     """A run's configuration that the analysis needs.
 
-    port_delay_ns: switching and propagation, which a port applies before its queue; kmin_bytes, kmax_bytes:
-    None where nothing is marked.
+    senders, sender_bytes: 0 where the workload has none; uplink_bps: of the links between switches, the hosts' rate
+    where there are none; link_delay_ns, switch_delay_ns: of one link, of one switch; kmin_bytes, kmax_bytes: None
+    where nothing is marked.
     """
 
     label: str
+    topology: str
     queue: str
     cc: str
     senders: int
@@ -32,15 +36,28 @@ class Parameters:
     tlp: bool
     rack: bool
     path: NetworkPath
-    port_delay_ns: int
+    uplink_bps: int
+    link_delay_ns: int
+    switch_delay_ns: int
     jitter_ns: int
     kmin_bytes: int | None
     kmax_bytes: int | None
 
     @property
+    def nvlink_senders(self) -> int:
+        """Senders of an incast inside the receiver's own server, whose data takes NVLink and no port of the fabric."""
+        return min(self.senders, GPUS_PER_SERVER - 1) if self.topology == "gpu_pod" else 0
+
+    @property
+    def port_delay_ns(self) -> int:
+        """Switching and propagation, which a port applies before its queue."""
+        return self.link_delay_ns + self.switch_delay_ns
+
+    @property
     def ideal_seconds(self) -> float:
-        """A round without loss (cost_model.ideal_round_seconds)."""
-        return ideal_round_seconds(self.path, self.senders, self.sender_bytes, self.jitter_ns)
+        """A round of an incast without loss (cost_model.ideal_round_seconds)."""
+        beside = self.nvlink_senders
+        return ideal_round_seconds(self.path, self.senders, self.sender_bytes, self.jitter_ns, beside)
 
     @property
     def scheme(self) -> str:
@@ -68,33 +85,46 @@ def read_spec(path: Path) -> dict[str, Any]:
 
 def parameters(spec: Mapping[str, Any]) -> Parameters:
     """The typed view of a spec; raises BadRequest naming the key that is missing or not understood."""
+    incast = spec.get("workload", INCAST) == INCAST
     return Parameters(
         label=str(_value(spec, "label")),
+        topology=str(_value(spec, "topology")),
         queue=str(_value(spec, "queue")),
         cc=str(_value(spec, "cc")),
-        senders=_count(spec, "senders"),
-        sender_bytes=parse_bytes(_value(spec, "bytes"), "bytes"),
+        senders=_count(spec, "senders") if incast else 0,
+        sender_bytes=_sender_bytes(spec, incast),
         buffer_bytes=parse_bytes(_value(spec, "buffer"), "buffer"),
         rto_min_ns=_duration_ns(spec, "rto_min"),
         # Linux probes, and measures by RACK, on connections with SACK only.
         tlp=_switch(spec, "tlp") and _switch(spec, "sack"),
         rack=_switch(spec, "rack") and _switch(spec, "sack"),
         path=_path(spec),
-        port_delay_ns=_duration_ns(spec, "delay") + _duration_ns(spec, "switch_delay"),
+        uplink_bps=_uplink_bps(spec),
+        link_delay_ns=_duration_ns(spec, "delay"),
+        switch_delay_ns=_duration_ns(spec, "switch_delay"),
         jitter_ns=_duration_ns(spec, "jitter"),
         kmin_bytes=_optional(spec, "kmin", parse_bytes),
         kmax_bytes=_optional(spec, "kmax", parse_bytes),
     )
 
 
+def _sender_bytes(spec: Mapping[str, Any], incast: bool) -> int:
+    return parse_bytes(_value(spec, "bytes"), "bytes") if incast else _optional(spec, "bytes", parse_bytes) or 0
+
+
 def _path(spec: Mapping[str, Any]) -> NetworkPath:
+    topology = str(_value(spec, "topology"))
     return NetworkPath(
         rate_bps=parse_rate_bps(_value(spec, "rate"), "rate"),
-        delay_ns=one_way_delay_ns(
-            str(_value(spec, "topology")), _duration_ns(spec, "delay"), _duration_ns(spec, "switch_delay")
-        ),
+        delay_ns=one_way_delay_ns(topology, _duration_ns(spec, "delay"), _duration_ns(spec, "switch_delay")),
         mtu_bytes=_count(spec, "mtu") if isinstance(_value(spec, "mtu"), int) else parse_bytes(spec["mtu"], "mtu"),
+        uplinks=longest_links(topology) - 2,
+        uplink_bps=_uplink_bps(spec),
     )
+
+
+def _uplink_bps(spec: Mapping[str, Any]) -> int:
+    return _optional(spec, "uplink_rate", parse_rate_bps) or parse_rate_bps(_value(spec, "rate"), "rate")
 
 
 def _value(spec: Mapping[str, Any], key: str) -> Any:

@@ -1,7 +1,6 @@
 """One style for every figure: panels, labels, and one colour and marker per scheme everywhere.
 
-Colours are Okabe and Ito's palette, which colour-blind readers tell apart. Only the plot modules import this
-one, because it loads matplotlib.
+Colours are Okabe and Ito's palette, which colour-blind readers tell apart.
 """
 
 from __future__ import annotations

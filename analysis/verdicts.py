@@ -1,5 +1,5 @@
-"""Whether a run shows incast collapse: the verdict, and each piece of evidence with its configured, modelled
-and measured value.
+"""What a verdict is, and the first of them: whether a run shows incast collapse. Each piece of evidence comes with
+its configured, modelled and measured value.
 
 Throughput can fall for many reasons. It is called incast collapse only when four things are found together,
 besides the fall itself: retransmission timeouts in the flows, drops at the one hot port and nowhere else, a
@@ -38,7 +38,8 @@ class Evidence:
     """One piece: its values (None: there is none), their unit, the tolerance in words, the file it was read
     from, and whether it holds.
 
-    holds is None when the evidence is missing; `source` then says what is missing.
+    holds is None when the evidence is missing; `source` then says what is missing. Evidence that does not apply to the
+    run decides nothing; `source` then says why.
     """
 
     name: str
@@ -49,26 +50,30 @@ class Evidence:
     tolerance: str
     holds: bool | None
     source: str
+    applies: bool = True
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A named question and its answer (COLLAPSE, NO_COLLAPSE or NOT_PROVEN), with the evidence."""
+    """A named question and its answer in a few words (NOT_PROVEN where evidence lacks), with the evidence; good:
+    whether the answer is good news, None when it is neither."""
 
     name: str
     verdict: str
     evidence: tuple[Evidence, ...]
+    good: bool | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:
         """What the evidence lacks, in words."""
-        return tuple(piece.source for piece in self.evidence if piece.holds is None)
+        return tuple(piece.source for piece in self.evidence if piece.applies and piece.holds is None)
 
 
 def incast_verdict(run: Run) -> Verdict:
     """Whether `run` shows incast collapse, from its files alone."""
-    pieces = (_goodput(run), _timeouts(run), _drops(run), _idle_link(run), _processor(run))
-    return Verdict("incast", _answer(pieces), pieces)
+    pieces = (_goodput(run), _timeouts(run), _drops(run), _idle_link(run), processor(run))
+    answer = _answer(pieces)
+    return Verdict("incast", answer, pieces, good={COLLAPSE: False, NO_COLLAPSE: True}.get(answer))
 
 
 def _answer(pieces: Sequence[Evidence]) -> str:
@@ -144,7 +149,7 @@ def _late_probes(run: Run) -> int | None:
 
 def _all_captured(run: Run) -> bool:
     """Whether every sender's flow was captured, and there is a round to look at."""
-    return bool(run.rounds) and len(run.flows) == run.parameters.senders
+    return bool(run.rounds and run.flows) and len(run.flows) == run.parameters.senders
 
 
 def port_drops(ports: Mapping[str, Any]) -> dict[str, int]:
@@ -254,9 +259,9 @@ def _backoffs(run: Run) -> int:
     return max(counts.values(), default=1) - 1
 
 
-def _processor(run: Run) -> Evidence:
-    """In virtual time computing takes no time, so the CPU kept up; on a real clock a run directory of format
-    1 cannot tell."""
+def processor(run: Run) -> Evidence:
+    """Whether the CPU kept up: in virtual time, in which computing takes no time, it did; on a real clock a run
+    directory of format 1 cannot tell."""
     clock = str(run.spec.get("clock"))
     return Evidence(
         name="CPU kept up",

@@ -36,7 +36,7 @@ class FabricController(framework.App):
         super().__init__(*args, **kwargs)
         self.state = FabricState(self.orders)
         self.datapaths: dict[str, Any] = {}
-        self.unconfirmed: dict[tuple[str, int], None] = {}
+        self.unconfirmed: dict[str, int] = {}  # switch -> transaction of the last barrier that it has not answered
         self.ready = False
         self.seen_links: set[tuple[Port, Port]] = set()
         self.repairing = False
@@ -57,15 +57,18 @@ class FabricController(framework.App):
             self._welcome(name, datapath)
         elif self.datapaths.get(name) is datapath:
             del self.datapaths[name]
+            self.unconfirmed.pop(name, None)
             self.tell("lost_switch", switch=name)
+            self._tell_when_settled()
 
     def _welcome(self, name: str, datapath: Any) -> None:
         self.datapaths[name] = datapath
         self._send(datapath, list(openflow.clean_slate(datapath)))
         self.state.forgotten(name)
-        for number, port in datapath.ports.items():
-            self.state.port_is((name, number), _alive(datapath, port))
+        news = [self.state.port_is((name, number), _alive(datapath, port)) for number, port in datapath.ports.items()]
         self._update(name)
+        if any(news):
+            self._repair_soon()
 
     def _update(self, name: str) -> None:
         """Send a switch what it lacks, and a barrier behind it."""
@@ -74,7 +77,7 @@ class FabricController(framework.App):
             return
         barrier = datapath.ofproto_parser.OFPBarrierRequest(datapath)
         datapath.set_xid(barrier)
-        self.unconfirmed[name, barrier.xid] = None
+        self.unconfirmed[name] = barrier.xid
         self.state.sent(name)
         self._send(datapath, [*openflow.messages(datapath, change), barrier])
 
@@ -92,8 +95,12 @@ class FabricController(framework.App):
     @_SET(_ofp.EventOFPBarrierReply, _MAIN)
     def on_barrier(self, event: Any) -> None:
         """A switch has carried out what it was sent; when all have, the fabric is as wanted."""
-        datapath = event.msg.datapath
-        self.unconfirmed.pop((self.state.by_dpid.get(datapath.id, ""), event.msg.xid), None)
+        name = self.state.by_dpid.get(event.msg.datapath.id, "")
+        if self.unconfirmed.get(name) == event.msg.xid:
+            del self.unconfirmed[name]
+            self._tell_when_settled()
+
+    def _tell_when_settled(self) -> None:
         if self.unconfirmed or self.repairing:
             return
         if self.ready:
@@ -123,10 +130,9 @@ class FabricController(framework.App):
     def _repair(self) -> None:
         self.repairing = False
         self.state.decide()
-        for name in self.state.network.switches:
+        for name in self.state.from_the_top():
             self._update(name)
-        if not self.unconfirmed:
-            self.tell("repaired")
+        self._tell_when_settled()
 
     @_SET(_ofp.EventOFPPacketIn, _MAIN)
     def on_packet(self, event: Any) -> None:

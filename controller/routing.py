@@ -70,6 +70,10 @@ class Network:
         found = {parse_prefix(switch.subnet): switch.name for switch in self.fabric.switches if switch.subnet}
         return {**found, **{parse_prefix(self.hosts[host].ip): switch for host, (switch, _) in self.moved.items()}}
 
+    def numbers(self, shift: int) -> tuple[int, ...]:
+        """Every number that the octet `shift` bits from the right has in a host's address."""
+        return tuple(sorted({parse_prefix(host.ip)[0] >> shift & 0xFF for host in self.fabric.hosts}))
+
     def up_ports(self, switch: str) -> Ports:
         """Ports towards switches of a higher tier."""
         tier = self.switches[switch].tier

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from controller import failover
-from controller.failover import Group
+from controller.failover import Bucket, Group, bounce, bounce_back
 from controller.policy import D_MOD_K, Policy
 from controller.prefixes import BITS, Ports, Prefix, mask_of, parse_prefix, shrink
 from controller.routing import Network
@@ -25,7 +25,7 @@ from topologies.addresses import GATEWAY, PREFIX_LENGTH, ROUTER_MAC, SUBNET
 CLASSIFY, ANY_WAY, ONLY_DOWN = 0, 1, 2
 _LLDP, _MULTICAST, _ARP_KNOWN, _ARP, _LOCAL, _FROM_ABOVE, _IPV4 = 1000, 950, 900, 800, 700, 600, 500
 _ROUTE = 100  # a route's priority grows by two with its prefix length, and by one with an input port of its own
-_DETOUR: Ports = (-1,)  # in the table of ways down: what is not below
+_NOT_BELOW = -1  # in the table of ways down, before the ports of a way that is none
 _FABRIC: Prefix = parse_prefix(f"{SUBNET}/{PREFIX_LENGTH}")
 _GATEWAY, _ANY_MULTICAST = parse_prefix(GATEWAY)[0], parse_prefix("224.0.0.0/3")
 
@@ -125,7 +125,7 @@ class _Builder:
         nowhere: dict[Prefix, Ports] = {_FABRIC: ()} if self.node.tier == 1 else {}
         flows = [*self._classify(), *self._routes(ANY_WAY, shrink({**nowhere, **table}, _FABRIC))]
         if self.up:
-            down = {prefix: ports if self._leads_down(ports) else _DETOUR for prefix, ports in table.items()}
+            down = {p: ports if self._leads_down(ports) else (_NOT_BELOW, *ports) for p, ports in table.items()}
             flows += self._routes(ONLY_DOWN, shrink(down, _FABRIC))
         return Rules(self.groups, tuple(flows))
 
@@ -167,8 +167,8 @@ class _Builder:
 
     def _route(self, table: int, priority: int, prefix: Prefix, ports: Ports) -> Iterator[Flow]:
         where = (_ipv4(), _destination(prefix))
-        if ports == _DETOUR:
-            yield from self._detour(table, priority, where)
+        if ports[:1] == (_NOT_BELOW,):
+            yield from self._detour(table, priority, where, ports[1:])
         elif not ports:
             yield Flow(table, priority, where, Drop())
         elif len(ports) == 1:
@@ -186,14 +186,21 @@ class _Builder:
         return self._group(failover.select(ports, self.seed, self.policy.fast_failover))
 
     def _one_way(self, table: int, priority: int, where: Match, port: int) -> Iterator[Flow]:
-        """Out of `port`; downwards with a detour for the time when it is dead."""
-        detour = failover.next_in_ring(port, self.down) if port in self.down and self.policy.fast_failover else None
-        if detour is None:
+        """Out of `port`; downwards with a detour for the time when it is dead.
+
+        Packets from below may come by the detour's port, or, while others still have older rules, by `port` itself:
+        these go back where they came from.
+        """
+        if port not in self.down or not self.policy.fast_failover:
             yield Flow(table, priority, where, Output(port))
             return
-        yield Flow(table, priority, where, self._group(failover.bounce(port, detour)))
-        back = (exact("in_port", detour), *where)
-        yield Flow(table, priority + 1, back, self._group(failover.bounce_back(port, detour)))
+        detour = failover.next_in_ring(port, self.down)
+        yield Flow(table, priority, where, Output(port) if detour is None else self._group(bounce(port, detour)))
+        if table == ANY_WAY:
+            yield Flow(table, priority + 1, (exact("in_port", port), *where), Output(failover.IN_PORT))
+            if detour is not None:
+                back = (exact("in_port", detour), *where)
+                yield Flow(table, priority + 1, back, self._group(bounce_back(port, detour)))
 
     def _round_about(self, table: int, priority: int, where: Match, ports: Ports) -> Iterator[Flow]:
         """Downwards with several ports, which in a Clos network means: by way of another rack, as the right one's
@@ -201,30 +208,30 @@ class _Builder:
         the port it came by, out of which it may not go."""
         first, second = ports[0], ports[1]
         from_first = (exact("in_port", first), *where)
-        if self.policy.fast_failover:
-            yield Flow(table, priority, where, self._group(failover.bounce(first, second)))
-            yield Flow(table, priority + 1, from_first, self._group(failover.bounce_back(second, first)))
-        else:
-            yield Flow(table, priority, where, Output(first))
-            yield Flow(table, priority + 1, from_first, Output(second))
+        watched = self.policy.fast_failover
+        yield Flow(table, priority, where, self._group(bounce(first, second)) if watched else Output(first))
+        if table == ANY_WAY:
+            other = self._group(bounce_back(second, first)) if watched else Output(second)
+            yield Flow(table, priority + 1, from_first, other)
 
     def _by_number(self, table: int, priority: int, prefix: Prefix, ports: Ports) -> Iterator[Flow]:
         """D-mod-k (Zahavi, 2010): the uplink follows from the destination's number at this tier: of the host in its
-        rack, of the rack in its pod. One rule for each number modulo the ports, as far as an octet can tell."""
+        rack, of the rack in its pod. One rule for each number that an address of the fabric has there."""
         shift = 8 * (self.node.tier - 1)
-        for number in range(1, 256):
-            chosen = ports[(number - 1) % len(ports)]
-            mask = mask_of(prefix[1]) | 0xFF << shift
-            if (prefix[0] | number << shift) & mask_of(prefix[1]) != prefix[0]:
+        given = mask_of(prefix[1]) & 0xFF << shift  # what of the number the prefix has settled already
+        for number in self.network.numbers(shift):
+            if (prefix[0] ^ number << shift) & given:
                 continue
+            mask = mask_of(prefix[1]) | 0xFF << shift
             where = (_ipv4(), ("ipv4_dst", prefix[0] | number << shift, mask))
-            ring = tuple(ports[(ports.index(chosen) + step) % len(ports)] for step in range(len(ports)))
-            watched = self.policy.fast_failover
-            group = Group("failover", tuple(failover.Bucket(each, each) for each in ring))
-            yield Flow(table, priority, where, self._group(group) if watched else Output(chosen))
+            first = (number - 1) % len(ports)
+            ring = ports[first:] + ports[:first]
+            watched = Group("failover", tuple(Bucket(port, port) for port in ring))
+            yield Flow(table, priority, where, self._group(watched) if self.policy.fast_failover else Output(ring[0]))
 
-    def _detour(self, table: int, priority: int, where: Match) -> Iterator[Flow]:
-        """Packets from above that are not for anything below: bounced ones (see failover)."""
+    def _detour(self, table: int, priority: int, where: Match, ways: Ports) -> Iterator[Flow]:
+        """Packets from above that are not for anything below: bounced ones (see failover). `ways`: the ports of the
+        shortest paths; a rack takes one of them, another uplink only when the packet came by the only one."""
         if not self.policy.fast_failover:
             yield Flow(table, priority, where, Drop())
             return
@@ -232,8 +239,9 @@ class _Builder:
             yield Flow(table, priority, where, self._select(self.down))
             return
         for port in self.up:
-            others = tuple(each for each in self.up if each != port)
-            yield Flow(table, priority, (exact("in_port", port), *where), self._select(others) if others else Drop())
+            others = [each for each in ways if each != port] or [each for each in self.up if each != port]
+            action = self._select(tuple(others)) if others else Drop()
+            yield Flow(table, priority, (exact("in_port", port), *where), action)
 
 
 def _ipv4() -> Field:

@@ -62,6 +62,10 @@ class FabricState:
         """The switch has (re)connected: nothing is known of what it holds."""
         self.installed[switch] = nothing()
 
+    def from_the_top(self) -> list[str]:
+        """All switches, the highest tier first: in this order none is sent traffic before it knows where to."""
+        return sorted(self.network.switches, key=lambda name: -self.network.switches[name].tier)
+
     def trunk_ports(self) -> list[Port]:
         """Every port that leads to another switch."""
         return [(switch, port) for switch, ports in self.network.trunks.items() for port in ports]

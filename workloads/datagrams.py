@@ -145,7 +145,8 @@ def scatter(fabric: Fabric, flows: Sequence[tuple[str, str, int]]) -> int:
 @dataclass(frozen=True)
 class Stream:
     """What became of one stream of numbered datagrams, `interval_ns` apart from `first_ns` on: the numbers of those
-    that were lost, how many came twice or after a later one, and the longest time between two arrivals in ns."""
+    that were lost, how many came twice or after a later one, and the longest time in ns without an arrival, from the
+    first datagram sent to the last."""
 
     sender: str
     receiver: str
@@ -192,6 +193,8 @@ def _sleep_until(deadline_ns: int) -> None:
 def _account(pair: Pair, arrivals: Sequence[tuple[int, int]], first_ns: int, interval_ns: int, count: int) -> Stream:
     numbers = [number for number, _ in arrivals]
     times_ns = [time_ns for _, time_ns in arrivals]
+    silences_ns = [after - before for before, after in zip([first_ns, *times_ns], times_ns)]
+    silences_ns.append(first_ns + (count - 1) * interval_ns - (times_ns[-1] if times_ns else first_ns))
     seen = set(numbers)
     latest, reordered = -1, 0
     for number in numbers:
@@ -205,5 +208,5 @@ def _account(pair: Pair, arrivals: Sequence[tuple[int, int]], first_ns: int, int
         lost=tuple(sorted(set(range(count)) - seen)),
         duplicates=len(numbers) - len(seen),
         reordered=reordered,
-        longest_gap_ns=max((after - before for before, after in zip(times_ns, times_ns[1:])), default=0),
+        longest_gap_ns=max(silences_ns),
     )

@@ -35,8 +35,8 @@ class Done:
 
 
 class Faults:
-    """Carries out a schedule from a thread of its own, as a context manager; `done` is what has happened so far.
-    `kill_controller` is called for the target CONTROLLER."""
+    """Carries out a schedule from a thread of its own, as a context manager, which raises what went wrong there; `done`
+    is what has happened so far. `kill_controller` is called for the target CONTROLLER."""
 
     def __init__(
         self, fabric: Fabric, schedule: Sequence[Fault], kill_controller: Callable[[], None] | None = None
@@ -44,6 +44,7 @@ class Faults:
         self._fabric, self._schedule, self._kill_controller = fabric, schedule, kill_controller
         self.done: list[Done] = []
         self._stop = threading.Event()
+        self._trouble: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Faults:
@@ -53,8 +54,16 @@ class Faults:
     def __exit__(self, *exc: object) -> None:
         self._stop.set()
         self._thread.join()
+        if self._trouble and exc == (None, None, None):
+            raise self._trouble
 
     def _run(self) -> None:
+        try:
+            self._carry_out_all()
+        except (OSError, KeyError) as error:
+            self._trouble = error
+
+    def _carry_out_all(self) -> None:
         for fault in self._schedule:
             while (left_ns := fault.time_ns - time.time_ns()) > 0:
                 if self._stop.wait(left_ns / 1e9):

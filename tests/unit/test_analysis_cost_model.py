@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from analysis.cost_model import (
     ideal_round_seconds,
     line_rate_fill_seconds,
     one_way_delay_ns,
+    store_and_forward_ns,
 )
 from topologies.units import BadRequest
 
@@ -52,6 +54,13 @@ def test_many_senders_hide_the_jitter() -> None:
     assert ideal_round_seconds(PATH, 64, 262_144, 100_000) == ideal_round_seconds(PATH, 64, 262_144)
 
 
+def test_senders_with_a_link_of_their_own_do_not_wait_for_the_others() -> None:
+    """8 of 15 share the receiver's link; the last of all 15 starts counts all the same."""
+    assert ideal_round_seconds(PATH, 15, 262_144, beside=7) == ideal_round_seconds(PATH, 8, 262_144)
+    alone_s = ideal_round_seconds(PATH, 1, 262_144)
+    assert ideal_round_seconds(PATH, 7, 262_144, 80_000, beside=7) == pytest.approx(70e-6 + alone_s)
+
+
 def test_one_timeout_per_block_of_the_fast_paper() -> None:
     """8 servers, 256 KB each at 1 Gb/s, RTO 200 ms: 16.8 ms of data in 216.8 ms."""
     assert goodput_one_timeout_bps(8 * 262_144, 1e9, 200_000_000) == pytest.approx(1e9 * 0.016777216 / 0.216777216)
@@ -69,6 +78,29 @@ def test_all_at_once_fill_the_buffer_sooner_the_more_they_are() -> None:
 
 def test_one_way_delay_of_a_star() -> None:
     assert one_way_delay_ns("star", 1000, 500) == 2500
+
+
+@pytest.mark.parametrize(
+    ("topology", "links", "switches"),
+    [("star", 2, 1), ("dumbbell", 3, 2), ("leaf_spine", 4, 3), ("gpu_pod", 4, 3), ("fat_tree", 6, 5)],
+)
+def test_one_way_delay_between_the_hosts_farthest_apart(topology: str, links: int, switches: int) -> None:
+    assert one_way_delay_ns(topology, 1000, 1) == links * 1000 + switches
+
+
+def test_a_frame_is_sent_whole_on_each_link() -> None:
+    """78 B at 400 Gb/s take 1.56 ns, at 100 Gb/s 6.24 ns."""
+    assert store_and_forward_ns(78, 2, 4 * 10**11, 10**11, 1000, 500) == pytest.approx(2 * 1001.56 + 500)
+    assert store_and_forward_ns(78, 6, 4 * 10**11, 10**11, 1000, 500) == pytest.approx(
+        2 * 1001.56 + 4 * 1006.24 + 5 * 500
+    )
+
+
+def test_the_first_frame_crosses_the_links_between_switches_too() -> None:
+    """Two more links at a quarter of the rate: eight more frames' time at 400 Gb/s."""
+    far = replace(PATH, uplinks=2, uplink_bps=100_000_000_000)
+    longer_s = ideal_round_seconds(far, 64, 262_144) - ideal_round_seconds(PATH, 64, 262_144)
+    assert longer_s == pytest.approx(8 * 8 * 1514 / 400e9)
 
 
 def test_a_topology_without_a_model_is_refused() -> None:

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from analysis import summarize, text
-from analysis.plots import draw_all
-from analysis.report import page, write_report
-from analysis.report_cases import against, cures
+from analysis.incast import beside, faster
+from analysis.kinds import kind_of
+from analysis.measures import peers
+from analysis.report import draw_all, page, write_report
+from analysis.report_cases import columns
 from analysis.run import Run
 from analysis.style import look
-from analysis.summary import peers, write_summary
+from analysis.summary import write_summary
 from experiments import screen
 from tests.unit.test_analysis_pcap import T0_NS, Capture
 from tests.unit.test_analysis_run import ROUND_US, make_run, measured
@@ -181,7 +183,7 @@ def test_only_a_case_without_collapse_is_called_cured(tmp_path: Path) -> None:
     make_run(tmp_path / "run" / "cases" / "a", {"label": "a", "cc": "bbr"})
     make_run(tmp_path / "run" / "cases" / "b", {"label": "b", "cc": "dctcp"}, {"rounds": ideal})
     make_run(tmp_path / "run" / "cases" / "c", {"label": "c", "cc": "reno"}, {"rounds": longer})
-    assert cures(make_run(tmp_path / "run", facts={"rounds": longer})) == (
+    assert beside(make_run(tmp_path / "run", facts={"rounds": longer})) == (
         "The same rounds with a: 201 ms, still a collapse (1.5x faster); b: 2.01 µs, cured (150,000x faster); "
         "c: 302 ms, still a collapse (as long)."
     )
@@ -191,14 +193,14 @@ def test_without_a_collapse_nothing_is_cured(tmp_path: Path) -> None:
     ideal = [{"start_ns": T0_NS, "end_ns": T0_NS + 2011, "bytes": 12_000}]
     make_run(tmp_path / "run" / "cases" / "b", {"label": "b", "cc": "dctcp"}, {"rounds": ideal})
     run = make_run(tmp_path / "run", facts={"rounds": ideal})
-    assert cures(run) == "The same rounds with b: 2.01 µs, no collapse (as long)."
+    assert beside(run) == "The same rounds with b: 2.01 µs, no collapse (as long)."
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"), [(1.0, "as long"), (0.0188, "53x faster"), (1.9, "1.9x slower"), (None, "")]
 )
 def test_rounds_against_those_of_the_main_run(seconds: float | None, words: str) -> None:
-    assert against(1.0, seconds) == words
+    assert faster(1.0, seconds) == words
 
 
 def test_the_points_of_a_sweep_are_folded_away(tmp_path: Path) -> None:
@@ -215,7 +217,7 @@ def test_the_comparison_has_the_terminals_columns(tmp_path: Path, capsys: pytest
     html = write_report(run).read_text()
     heads = re.findall(r"<th[^>]*>([^<]*)</th>", html.split("<h2>Comparison</h2>")[1].split("</thead>")[0])
     assert heads[-1] == "against main"
-    screen.comparison(summarize(run)["comparison"], "")
+    screen.comparison(columns(kind_of(run)), summarize(run)["comparison"], "")
     shown = [cell.strip() for cell in capsys.readouterr().out.splitlines()[1].strip("┃| ").split("┃")]
     assert heads[:-1] == [name for name in shown if name not in ("queue", "RTOmin")]
 

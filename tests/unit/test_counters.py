@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from workloads.counters import difference, parse
+from workloads.counters import difference, parse, read_transmitted, transmitted
 
 # /proc/net/snmp and /proc/net/netstat of Linux 7.3, some columns left out.
 RECORDED = """\
@@ -53,3 +55,23 @@ def test_this_kernels_counters_are_read() -> None:
 )
 def test_what_grew(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]], expected: object) -> None:
     assert difference(before, after) == expected
+
+
+# As in /proc/net/dev (net/core/net-procfs.c), its heading cut short; no two columns of the first interface are alike.
+DEV = """\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets ...
+    lo:  1880      20    1    2    3     4          5         6     1880      21    7    8    9    10      11         12
+leaf1-eth12:123456789012 98765432 0 0 0 0 0 0 66 3 0 0 0 0 0 0
+ovs-system: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+"""
+
+
+def test_packets_sent_of_every_interface() -> None:
+    assert transmitted(DEV) == {"lo": 21, "leaf1-eth12": 3, "ovs-system": 0}
+
+
+def test_this_kernels_interfaces_are_read() -> None:
+    found = read_transmitted()
+    assert found["lo"] >= 0
+    assert found.keys() == {name for _, name in socket.if_nameindex()}

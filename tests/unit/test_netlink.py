@@ -22,10 +22,11 @@ from topologies.netlink import (
     attribute,
     attributes,
     delete_link,
+    link_down,
     link_up,
     nested,
     new_address,
-    new_subnet_route,
+    new_route,
     new_veth,
     number,
     text,
@@ -72,6 +73,12 @@ def test_link_up() -> None:
     assert request.body == hexed("00 00 0000", "02010000", "01000000", "01000000")
 
 
+def test_link_down() -> None:
+    request = link_down(0x102)
+    assert (request.kind, request.flags) == (16, 0)
+    assert request.body == hexed("00 00 0000", "02010000", "00000000", "01000000")  # IFF_UP off, and no other flag
+
+
 def test_delete_link() -> None:
     request = delete_link(5)
     assert (request.kind, request.body) == (17, hexed("00 00 0000", "05000000", "00000000", "00000000"))
@@ -88,8 +95,8 @@ def test_new_address() -> None:
     )  # fmt: skip
 
 
-def test_new_subnet_route() -> None:
-    request = new_subnet_route(3, "10.0.0.0", 8, rto_min_ms=200)
+def test_new_route_on_the_link() -> None:
+    request = new_route(3, "10.0.0.0", 8, rto_min_ms=200)
     assert (request.kind, request.flags) == (24, 0x600)  # RTM_NEWROUTE, CREATE | EXCL
     assert request.body == hexed(
         "02 08 00 00 fe 03 fd 01", "00000000",  # AF_INET, /8, main table, boot, link scope, unicast
@@ -98,6 +105,20 @@ def test_new_subnet_route() -> None:
         "1400 0880",  # RTA_METRICS
         "0800 0100 00200000",  # RTAX_LOCK: bit 13
         "0800 0d00 c8000000",  # RTAX_RTO_MIN, in milliseconds
+    )  # fmt: skip
+
+
+def test_new_route_through_a_gateway() -> None:
+    request = new_route(3, "10.0.0.0", 8, rto_min_ms=1, gateway="10.255.255.254")
+    assert (request.kind, request.flags) == (24, 0x600)
+    assert request.body == hexed(
+        "02 08 00 00 fe 03 00 01", "04000000",  # universe scope; RTNH_F_ONLINK: no other route leads to the gateway
+        "0800 0100 0a000000",
+        "0800 0400 03000000",
+        "0800 0500 0afffffe",  # RTA_GATEWAY
+        "1400 0880",
+        "0800 0100 00200000",
+        "0800 0d00 01000000",
     )  # fmt: skip
 
 

@@ -54,7 +54,13 @@ def test_a_port_with_marking() -> None:
 
 
 def test_a_nic() -> None:
-    assert layout(nic(LINK)) == [("netem", "1:", "root"), ("tbf", "2:", "1:1"), ("bfifo", "3:", "2:1")]
+    assert layout(nic(LINK)) == [
+        ("netem", "1:", "root"),
+        ("tbf", "2:", "1:1"),
+        ("prio", "3:", "2:1"),
+        ("bfifo", "4:", "3:1"),
+        ("bfifo", "5:", "3:2"),
+    ]
 
 
 def test_options_are_the_profiles() -> None:

@@ -1,94 +1,281 @@
-"""Follows a packet through the rules of a fabric: OpenFlow's tables, groups and liveness, without OpenFlow."""
+"""Follows packets through the rules of a fabric: OpenFlow's tables, groups and liveness, without OpenFlow.
+
+fabric = Walker(network, rules, dead)
+fabric.walk("h1", "h5", choice=7)    the way of one packet, whose hash `choice` stands for
+fabric.ways("h1", "h5")              the ways of all packets, whatever their hashes
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import combinations
+from typing import Any
 
-from controller.failover import IN_PORT, Group
+import networkx as nx
+from mininet.topo import Topo
+
+from controller.failover import IN_PORT
+from controller.policy import Orders, Policy
 from controller.prefixes import parse_prefix
 from controller.routing import Network, Port
-from controller.rules import AnswerArp, Drop, Flow, GoTo, Match, Output, Rules, ToController, ToGroup
+from controller.rules import AnswerArp, Drop, Flow, GoTo, Output, Rules, ToController, ToGroup
+from controller.state import FabricState
+from topologies.describe import describe
 
-MOST_STEPS = 64
+_IPV4 = 0x0800
+_ALL = 0xFFFFFFFF
+Shape = tuple[tuple[str, int], ...]  # the fields of a match, with their masks
+Values = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Walk:
-    """The switches that a packet passed and what became of it: "delivered" to `host`, "dropped", or "looping" when its
-    TTL has run out."""
+    """The switches that a packet passed and what became of it: "delivered" to `host`; "dropped"; "looping" when it has
+    come to a place where it was before, so that only its TTL will end it."""
 
     switches: tuple[str, ...]
     end: str
     host: str | None = None
 
 
-def walk(
-    network: Network,
-    rules: Mapping[str, Rules],
-    source: str,
-    target: str,
-    dead: Collection[Port] = (),
-    choice: int = 0,
-) -> Walk:
-    """From host `source` to host (or address) `target`; `dead` are the ports that are really dead, both ends of a link;
-    `choice` stands for the packet's hash: two walks with equal choices choose alike at equal groups."""
-    switch, in_port = network.homes[source]
-    address = network.hosts[target].ip if target in network.hosts else target
-    passed: list[str] = []
-    while len(passed) < MOST_STEPS:
-        passed.append(switch)
-        alive = {port for port in network.trunks[switch] if (switch, port) not in dead}
-        alive |= set(network.attached[switch].values())
-        out = _forward(rules[switch], in_port, parse_prefix(address)[0], alive, choice)
-        if out is None or out not in alive:
-            return Walk(tuple(passed), "dropped")
-        hosts = {port: host for host, port in network.attached[switch].items()}
-        if out in hosts:
-            return Walk(tuple(passed), "delivered", hosts[out])
-        switch, in_port = network.trunks[switch][out]
-    return Walk(tuple(passed), "looping")
+@dataclass(frozen=True)
+class _Packet:
+    """On its way: where it is, by which port it came, what it has passed, and what has been chosen for it at the select
+    groups that it met: a packet that meets one again is sent the same way again."""
+
+    place: Port
+    places: tuple[Port, ...] = ()
+    chosen: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+    def walked(self, end: str, host: str | None = None) -> Walk:
+        return Walk(tuple(switch for switch, _ in (*self.places, self.place)), end, host)
 
 
-def _forward(rules: Rules, in_port: int, address: int, alive: Collection[int], choice: int) -> int | None:
-    table = 0
-    while True:
-        flow = _lookup(rules, table, in_port, address)
-        if flow is None or isinstance(flow.action, (Drop, ToController, AnswerArp)):
-            return None
-        if isinstance(flow.action, GoTo):
+class Walker:
+    """A fabric with the rules that its switches hold and the ports that are really dead (both ends of a link)."""
+
+    def __init__(self, network: Network, rules: Mapping[str, Rules], dead: Collection[Port] = ()) -> None:
+        self.network, self.rules = network, rules
+        self.tables = {name: Tables(each) for name, each in rules.items()}
+        self.hosts = {name: {port: host for host, port in ports.items()} for name, ports in network.attached.items()}
+        self.dies(dead)
+
+    def dies(self, dead: Collection[Port]) -> None:
+        """From now on these ports are dead, and no others."""
+        self.alive = {
+            name: {port for port in self.network.trunks[name] if (name, port) not in dead} | set(self.hosts[name])
+            for name in self.network.switches
+        }
+
+    def walk(self, source: str, target: str, choice: int) -> Walk:
+        """From host `source` to host (or address) `target`; `choice` stands for the packet's hash."""
+        packet, address = self._sent(source, target), self._address(target)
+        while True:
+            outs, at = self._outs(packet, address)
+            if at is not None and len(outs) > 1:
+                outs = [self._hashed(at, outs, choice)]
+            after = self._onward(packet, outs[0] if outs else None)
+            if isinstance(after, Walk):
+                return after
+            packet = after
+
+    def ways(self, source: str, target: str) -> Iterator[Walk]:
+        """All walks from host `source` to host (or address) `target` that there are, whatever the hashes."""
+        waiting, address = [self._sent(source, target)], self._address(target)
+        while waiting:
+            packet = waiting.pop()
+            outs, at = self._outs(packet, address)
+            choices: list[int | None] = [*outs] or [None]
+            for out in choices:
+                chosen = packet.chosen if at is None or out is None else {**packet.chosen, at: out}
+                after = self._onward(_Packet(packet.place, packet.places, chosen), out)
+                if isinstance(after, Walk):
+                    yield after
+                else:
+                    waiting.append(after)
+
+    def _address(self, target: str) -> int:
+        return parse_prefix(self.network.hosts[target].ip if target in self.network.hosts else target)[0]
+
+    def _sent(self, source: str, target: str) -> _Packet:
+        return _Packet(first_place(self.network, source, target))
+
+    def _onward(self, packet: _Packet, out: int | None) -> _Packet | Walk:
+        """After the packet has left its place by port `out`."""
+        switch, _ = packet.place
+        if out is None or out not in self.alive[switch]:
+            return packet.walked("dropped")
+        if out in self.hosts[switch]:
+            return packet.walked("delivered", self.hosts[switch][out])
+        there = self.network.trunks[switch][out]
+        if there in (*packet.places, packet.place):
+            return packet.walked("looping")
+        return _Packet(there, (*packet.places, packet.place), packet.chosen)
+
+    def _outs(self, packet: _Packet, address: int) -> tuple[list[int], tuple[str, int] | None]:
+        """The ports by which the packet may leave (none: it is dropped), and which select group says so, if any."""
+        switch, in_port = packet.place
+        action = self.tables[switch].action(in_port, address)
+        if isinstance(action, Output):
+            return _but(in_port, [action.port]), None
+        if not isinstance(action, ToGroup):
+            return [], None
+        group, at = self.rules[switch].groups[action.group_id], (switch, action.group_id)
+        live = [each.port for each in group.buckets if each.watch is None or each.watch in self.alive[switch]]
+        if group.kind == "failover":
+            return _but(in_port, live[:1]), None
+        if at in packet.chosen:
+            return _but(in_port, [packet.chosen[at]]), None
+        return live, at
+
+    def _hashed(self, at: tuple[str, int], ports: Collection[int], choice: int) -> int:
+        """As Open vSwitch chooses (ofproto-dpif-xlate.c, group_best_live_bucket): the bucket whose id, hashed with the
+        packet, scores best; so packets stay with their port when another one dies."""
+        seed = self.rules[at[0]].groups[at[1]].seed
+        return max(ports, key=lambda port: blake2b(f"{choice}/{seed}/{port}".encode(), digest_size=8).digest())
+
+
+def _but(in_port: int, ports: list[int]) -> list[int]:
+    """OpenFlow: a packet never leaves by the port it came by, unless it is told to with that very word."""
+    return [in_port if port == IN_PORT else port for port in ports if port != in_port]
+
+
+def first_place(network: Network, source: str, target: str) -> Port:
+    """The switch port that a host sends to: of the switch inside its server when the target is on it too."""
+    for switch, ports in network.attached.items():
+        if network.switches[switch].inside_server and source in ports and target in ports:
+            return switch, ports[source]
+    return network.homes[source]
+
+
+class Tables:
+    """The flows of a switch, sorted for lookup: those of one table, priority and shape of match are one dictionary."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.found: dict[tuple[int, int], dict[Shape, dict[Values, Flow]]] = {}
+        self.twice: list[tuple[Flow, Flow]] = []
+        for flow in rules.flows:
+            shape = tuple((name, _ALL if mask == -1 else mask) for name, _, mask in flow.match)
+            values = tuple(value for _, value, _ in flow.match)
+            same = self.found.setdefault((flow.table, flow.priority), {}).setdefault(shape, {})
+            if values in same:
+                self.twice.append((same[values], flow))
+            same[values] = flow  # as a switch does that is told the same entry again
+        self.order = sorted(self.found, key=lambda key: (key[0], -key[1]))
+        self.answers: dict[tuple[int, int], object] = {}
+
+    def action(self, in_port: int, address: int) -> object:
+        """What is done in the end with an IPv4 packet (None: no flow matches it)."""
+        if (in_port, address) not in self.answers:
+            self.answers[in_port, address] = self._action(in_port, address)
+        return self.answers[in_port, address]
+
+    def _action(self, in_port: int, address: int) -> object:
+        table = 0
+        while True:
+            flow = self._lookup(table, {"in_port": in_port, "eth_type": _IPV4, "ipv4_dst": address})
+            if flow is None or isinstance(flow.action, (Drop, ToController, AnswerArp)):
+                return None
+            if not isinstance(flow.action, GoTo):
+                return flow.action
             assert flow.action.table > table, "a table may only lead to a later one"
             table = flow.action.table
-            continue
-        if isinstance(flow.action, Output):
-            out: int | None = flow.action.port
-        else:
-            assert isinstance(flow.action, ToGroup)
-            out = _choose(rules.groups[flow.action.group_id], alive, choice)
-        if out == in_port:
-            return None  # OpenFlow: a packet never goes out of the port it came by ...
-        return in_port if out == IN_PORT else out  # ... unless it is told to with that very word
 
-
-def _lookup(rules: Rules, table: int, in_port: int, address: int) -> Flow | None:
-    packet = {"in_port": in_port, "eth_type": 0x0800, "ipv4_dst": address}
-    found = [flow for flow in rules.flows if flow.table == table and _matches(flow.match, packet)]
-    if not found:
+    def _lookup(self, table: int, packet: Mapping[str, int]) -> Flow | None:
+        for key in self.order:
+            if key[0] != table:
+                continue
+            for shape, flows in self.found[key].items():
+                if all(name in packet for name, _ in shape):
+                    flow = flows.get(tuple(packet[name] & mask for name, mask in shape))
+                    if flow is not None:
+                        return flow
         return None
-    best = max(found, key=lambda flow: flow.priority)
-    equals = [flow for flow in found if flow.priority == best.priority]
-    assert len(equals) == 1, f"two flows of equal priority match: {equals}"
-    return best
+
+    def overlaps(self) -> list[tuple[Flow, Flow]]:
+        """Pairs of flows of one table and priority that one packet could match."""
+        different = (
+            pair
+            for shapes in self.found.values()
+            for one, other in combinations(shapes, 2)
+            for pair in _overlaps(one, shapes[one], other, shapes[other])
+        )
+        return [*self.twice, *different]
 
 
-def _matches(match: Match, packet: Mapping[str, int]) -> bool:
-    return all(name in packet and packet[name] & mask == value & mask for name, value, mask in match)
+def _overlaps(
+    one: Shape, ones: Mapping[Values, Flow], other: Shape, others: Mapping[Values, Flow]
+) -> Iterator[tuple[Flow, Flow]]:
+    """Flows that agree in all the bits which both shapes look at."""
+    first, second = dict(one), dict(other)
+    both = {name: first[name] & second[name] for name in first if name in second}
+
+    def said(shape: Shape, values: Values) -> Values:
+        return tuple(value & both[name] for (name, _), value in sorted(zip(shape, values)) if name in both)
+
+    by_common: dict[Values, Flow] = {said(one, values): flow for values, flow in ones.items()}
+    for values, flow in others.items():
+        if said(other, values) in by_common:
+            yield by_common[said(other, values)], flow
 
 
-def _choose(group: Group, alive: Collection[int], choice: int) -> int | None:
-    live = [bucket for bucket in group.buckets if bucket.watch is None or bucket.watch in alive]
-    if not live:
-        return None
-    if group.kind == "failover":
-        return live[0].port
-    return live[hash((choice, group.seed)) % len(live)].port
+# --- fabrics to walk through
+
+
+def planned(topo: Topo, **policy: Any) -> FabricState:
+    """What a controller with such a `policy` would want of a fabric."""
+    return FabricState(Orders(describe(topo), Policy(**policy)))
+
+
+def links(network: Network) -> list[frozenset[Port]]:
+    """Every link between switches, as its two ports."""
+    found = {
+        frozenset({(switch, port), peer}): None
+        for switch, ports in network.trunks.items()
+        for port, peer in ports.items()
+    }
+    return list(found)
+
+
+def links_of(network: Network, switch: str) -> frozenset[Port]:
+    """Both ports of every link of a switch: what is dead when the switch is."""
+    return frozenset(port for link in links(network) for port in link if switch in {name for name, _ in link})
+
+
+def single_failures(network: Network) -> Iterator[frozenset[Port]]:
+    """The dead ports of each link, and of each switch that is no rack."""
+    yield from links(network)
+    for name, switch in network.switches.items():
+        if network.trunks[name] and switch.subnet is None:
+            yield links_of(network, name)
+
+
+def rack_pairs(network: Network) -> list[tuple[str, str]]:
+    """The first host of each rack to every host of the others, but not to one on the same switch inside a server."""
+    first = {switch: host for host, (switch, _) in reversed(network.homes.items())}
+    return [
+        (sender, receiver)
+        for rack, sender in first.items()
+        for receiver, (other, _) in network.homes.items()
+        if other != rack and first_place(network, sender, receiver)[0] == rack
+    ]
+
+
+def graph(network: Network, dead: Collection[Port] = ()) -> nx.Graph:
+    """The switches and what links them, for a second opinion on paths; links with a dead port left out."""
+    found = nx.Graph()
+    found.add_nodes_from(network.switches)
+    found.add_edges_from({name for name, _ in link} for link in links(network) if not link & set(dead))
+    return found
+
+
+def leads_up_and_down(network: Network, alive: nx.Graph, one: str, other: str) -> bool:
+    """Whether a path of `alive` leads from one rack up some tiers and then only down to the other."""
+
+    def above(switch: str) -> set[str]:
+        higher = [peer for peer in alive[switch] if network.switches[peer].tier > network.switches[switch].tier]
+        return {switch}.union(*map(above, higher))
+
+    return bool(above(one) & above(other))

@@ -1,0 +1,83 @@
+"""Which module analyses a run: one per kind of workload, each offering what `Kind` lists.
+
+A kind is a plain module, such as analysis/incast.py, that defines the names of `Kind` as its own functions and
+constants. It imports what it needs of run, verdicts, measures, columns, markup, text and style, but not this module
+nor summary and report, which call it. What every run has (experiment, spec, drops, retransmits, controller, the
+drawing of the fabric, provenance) is told by summary and report; a kind adds what only its workload has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from analysis import bisection, failover, hops, incast, polarisation
+from analysis.columns import Column
+from analysis.markup import Html
+from analysis.run import Run
+from analysis.style import Drawn
+from analysis.verdicts import Verdict
+from topologies.units import BadRequest
+
+
+class Kind(Protocol):
+    """What a module that analyses one kind of workload offers.
+
+    Every function reads the run directory alone, and copes with a run that was interrupted: facts that are not there
+    are None in the summary, Evidence whose `holds` is None, a Skipped figure.
+    """
+
+    @property
+    def RULE(self) -> str:  # noqa: N802  (a constant of the module)
+        """How the verdict follows from the evidence: one sentence above the table of evidence."""
+
+    @property
+    def COLUMNS(self) -> tuple[Column, ...]:  # noqa: N802
+        """The comparison's columns between the first (the run's label) and the last (its verdict)."""
+
+    def summarize(self, run: Run) -> dict[str, Any]:
+        """The workload's keys of summary.json, JSON-ready; they replace common keys of the same name, such as
+        `packets` and `goodput_bps`, which are None where no kind tells them."""
+
+    def verdict(self, run: Run) -> Verdict:
+        """The answer to the workload's question, with its evidence; Verdict.good colours it."""
+
+    def headline(self, run: Run) -> str:
+        """The finding in one sentence, with its numbers: the page's first line."""
+
+    def beside(self, run: Run) -> str:
+        """What the cases (run.cases) show beside the run, as one sentence; empty without any."""
+
+    def tiles(self, run: Run) -> list[tuple[str, str]]:
+        """The handful of figures at the top of the page: name, value in words."""
+
+    def figures(self, run: Run) -> list[Drawn]:
+        """The figures, drawn into the run's figures/ folder with style.drawn; the fabric itself is not among them."""
+
+    def sections(self, run: Run) -> Html:
+        """The workload's own part of the page, each section with its <h2>; empty when there is none."""
+
+    def row(self, run: Run) -> dict[str, Any]:
+        """The run's row in the comparison, JSON-ready, without `label` and `verdict`."""
+
+    def against(self, main: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+        """How a case's row differs from the main run's, in words such as "53x faster"; empty when the two do not
+        compare."""
+
+
+_KINDS: dict[str, Kind] = {
+    "incast": incast,
+    "permutation": bisection,
+    "all_to_all": bisection,
+    "pings": hops,
+    "datagrams": polarisation,
+    "streams": failover,
+}
+
+
+def kind_of(run: Run) -> Kind:
+    """The module that analyses the run's workload; raises BadRequest naming a workload that none does."""
+    if run.workload not in _KINDS:
+        allowed = ", ".join(_KINDS)
+        raise BadRequest(f"{run.path / 'measured.json'}: workload {run.workload!r}; allowed: {allowed}")
+    return _KINDS[run.workload]

@@ -1,0 +1,251 @@
+"""What the controller makes of news: ports, hosts that move, switches that come back; and what it then sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.policy import D_MOD_K, ECMP
+from controller.prefixes import parse_prefix
+from controller.rules import Change, Flow, Rules, ToGroup, change, nothing
+from controller.state import FabricState
+from tests.unit.walk import Walker, links, planned
+from topologies.dumbbell import Dumbbell
+from topologies.fat_tree import FatTree
+from topologies.leaf_spine import LeafSpine
+
+ROUTINGS = pytest.mark.parametrize("routing", [ECMP, D_MOD_K])
+
+
+def leaf_spine(routing: str = ECMP) -> FabricState:
+    return planned(LeafSpine(leaves=3, spines=2, hosts_per_leaf=2), routing=routing)
+
+
+def fat_tree(routing: str = ECMP) -> FabricState:
+    return planned(FatTree(k=4), routing=routing)
+
+
+def address_of(state: FabricState, host: str) -> int:
+    return parse_prefix(state.network.hosts[host].ip)[0]
+
+
+def delivered_everywhere(state: FabricState) -> None:
+    """Every host reaches every other, whatever the hash."""
+    walker = Walker(state.network, state.wanted)
+    for sender, receiver in permutations(state.network.hosts, 2):
+        assert {walk.host for walk in walker.ways(sender, receiver)} == {receiver}, (sender, receiver)
+
+
+def applied(old: Rules, news: Change) -> Rules:
+    """What a switch that held `old` holds after a change, carried out in order; fails where a switch would refuse."""
+    groups, flows = dict(old.groups), {flow.key: flow for flow in old.flows}
+    groups.update(news.new_groups)
+    for flow in news.new_flows:
+        if isinstance(flow.action, ToGroup):
+            assert flow.action.group_id in groups, "a flow names a group that is not there"
+        flows[flow.key] = flow
+    for flow in news.old_flows:
+        del flows[flow.key]
+    for number in news.old_groups:
+        assert number not in {flow.action.group_id for flow in flows.values() if isinstance(flow.action, ToGroup)}
+        del groups[number]
+    return Rules(groups, tuple(flows.values()))
+
+
+def as_sets(rules: Rules) -> tuple[dict[int, object], set[Flow]]:
+    return dict(rules.groups), set(rules.flows)
+
+
+# --- ports
+
+
+def test_news_of_a_port_counts_once() -> None:
+    state = leaf_spine()
+    assert state.port_is(("leaf1", 3), False)
+    assert not state.port_is(("leaf1", 3), False)
+    assert state.dead == {("leaf1", 3)}
+    assert state.port_is(("leaf1", 3), True)
+    assert not state.port_is(("leaf1", 3), True)
+    assert state.dead == set()
+
+
+def test_news_of_a_hosts_port_changes_nothing() -> None:
+    state = leaf_spine()
+    before = state.wanted
+    for switch, ports in state.network.attached.items():
+        for port in ports.values():
+            assert not state.port_is((switch, port), False)
+    assert not state.port_is(("leaf1", 0xFFFFFFFE), False)  # OFPP_LOCAL, the bridge's own
+    state.decide()
+    assert (state.dead, state.wanted) == (set(), before)
+
+
+def test_news_waits_for_the_decision() -> None:
+    state = leaf_spine()
+    before = state.wanted
+    state.port_is(("leaf1", 3), False)
+    assert state.wanted is before
+    state.decide()
+    assert state.wanted != before
+
+
+def test_one_end_of_a_link_is_enough() -> None:
+    one, both = leaf_spine(), leaf_spine()
+    one.port_is(("leaf1", 3), False)
+    both.port_is(("leaf1", 3), False)
+    both.port_is(("spine1", 1), False)
+    for state in (one, both):
+        state.decide()
+    assert one.wanted == both.wanted
+
+
+def test_trunk_ports_are_all_ports_between_switches() -> None:
+    state = fat_tree()
+    assert sorted(state.trunk_ports()) == sorted(port for link in links(state.network) for port in link)
+    assert len(state.trunk_ports()) == 2 * 32
+
+
+# --- hosts
+
+
+@ROUTINGS
+@pytest.mark.parametrize("to", [("leaf3", 9), ("leaf2", 3 + 40), ("leaf1", 8)])
+def test_a_host_that_moves_is_found_at_its_new_place_only(routing: str, to: tuple[str, int]) -> None:
+    state = leaf_spine(routing)
+    assert state.host_is_at(address_of(state, "h1"), to) == "h1"
+    state.decide()
+    assert state.network.homes["h1"] == to
+    delivered_everywhere(state)
+    walker = Walker(state.network, state.wanted)
+    for sender in state.network.hosts.keys() - {"h1"}:
+        for walk in walker.ways(sender, "h1"):
+            assert walk.switches[-1] == to[0]
+
+
+@ROUTINGS
+def test_a_host_moves_between_pods_and_back(routing: str) -> None:
+    state = fat_tree(routing)
+    first, home = state.wanted, state.network.homes["h1"]
+    assert state.host_is_at(address_of(state, "h1"), ("edge8", 9)) == "h1"
+    state.decide()
+    delivered_everywhere(state)
+    assert state.host_is_at(address_of(state, "h1"), home) == "h1"
+    state.decide()
+    delivered_everywhere(state)
+    assert state.network.homes["h1"] == home
+    assert state.wanted.keys() == first.keys()
+
+
+@settings(max_examples=25)
+@given(st.sampled_from([ECMP, D_MOD_K]), st.data())
+def test_any_hosts_may_move_anywhere(routing: str, data: st.DataObject) -> None:
+    state = planned(LeafSpine(leaves=3, spines=2, hosts_per_leaf=3), routing=routing)
+    leaf_numbers = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    for place, number in enumerate(leaf_numbers):
+        host = data.draw(st.sampled_from(sorted(state.network.hosts)))
+        assert state.host_is_at(address_of(state, host), (f"leaf{number}", 10 + place)) == host
+    state.decide()
+    delivered_everywhere(state)
+    for switch, tables in Walker(state.network, state.wanted).tables.items():
+        assert tables.overlaps() == [], switch
+
+
+def test_a_moved_host_is_found_round_a_dead_link() -> None:
+    state = leaf_spine()
+    state.host_is_at(address_of(state, "h1"), ("leaf3", 9))
+    state.decide()
+    walker = Walker(state.network, state.wanted, {("spine1", 3), ("leaf3", 3)})
+    for sender in state.network.hosts.keys() - {"h1"}:
+        assert {walk.host for walk in walker.ways(sender, "h1")} == {"h1"}
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [
+        ("10.0.1.99", ("leaf3", 9)),  # nobody's
+        ("0.0.0.0", ("leaf3", 9)),  # who asks before it has an address (RFC 5227)
+        ("10.0.1.1", ("leaf1", 1)),  # where it is
+        ("10.0.1.1", ("leaf2", 3)),  # heard from another switch: relayed, not moved
+    ],
+)
+def test_a_host_that_has_not_moved(address: str, port: tuple[str, int]) -> None:
+    state = leaf_spine()
+    before, homes = state.wanted, state.network.homes
+    assert state.host_is_at(parse_prefix(address)[0], port) is None
+    state.decide()
+    assert (state.wanted, state.network.homes) == (before, homes)
+
+
+def test_a_move_is_news_once() -> None:
+    state = leaf_spine()
+    assert state.host_is_at(address_of(state, "h1"), ("leaf3", 9)) == "h1"
+    assert state.host_is_at(address_of(state, "h1"), ("leaf3", 9)) is None
+
+
+# --- what is sent
+
+
+def test_at_first_everything_is_pending_and_then_nothing() -> None:
+    state = leaf_spine()
+    for switch, rules in state.wanted.items():
+        pending = state.pending(switch)
+        assert (dict(pending.new_groups), pending.new_flows) == (dict(rules.groups), rules.flows)
+        assert (pending.old_flows, pending.old_groups) == ((), ())
+        state.sent(switch)
+        assert not state.pending(switch)
+
+
+def test_a_switch_that_comes_back_is_sent_everything_again() -> None:
+    state = leaf_spine()
+    for switch in state.wanted:
+        state.sent(switch)
+    state.port_is(("leaf2", 3), False)
+    state.decide()
+    state.forgotten("leaf1")
+    assert state.pending("leaf1") == change(nothing(), state.wanted["leaf1"])
+    assert state.pending("leaf2") == change(state.installed["leaf2"], state.wanted["leaf2"])
+
+
+def test_switches_are_known_by_their_datapath_ids() -> None:
+    state = planned(Dumbbell(hosts=2))
+    assert state.by_dpid == {1: "left1", 2: "right1"}
+
+
+@settings(max_examples=12)
+@given(st.sampled_from([leaf_spine, fat_tree]), st.sampled_from([ECMP, D_MOD_K]), st.data())
+def test_what_is_sent_makes_the_switches_hold_what_is_wanted(
+    build: Callable[[str], FabricState], routing: str, data: st.DataObject
+) -> None:
+    state = build(routing)
+    held = {switch: nothing() for switch in state.wanted}
+    for last in (False, False, True):
+        for switch in held:
+            held[switch] = applied(held[switch], state.pending(switch))
+            state.sent(switch)
+            assert as_sets(held[switch]) == as_sets(state.wanted[switch])
+            assert not state.pending(switch)
+        if last:
+            break
+        for port in data.draw(st.lists(st.sampled_from(state.trunk_ports()), max_size=3)):
+            state.port_is(port, port in state.dead)
+        if data.draw(st.booleans()):
+            racks = [switch for switch, node in state.network.switches.items() if node.subnet]
+            host, rack = data.draw(st.sampled_from(["h1", "h2", "h4"])), data.draw(st.sampled_from(racks))
+            state.host_is_at(address_of(state, host), (rack, 20))
+        state.decide()
+
+
+def test_a_repair_changes_only_what_has_to_change() -> None:
+    """One link down in a leaf-spine: the other spine and its links' rules stay as they are."""
+    state = leaf_spine()
+    for switch in state.wanted:
+        state.sent(switch)
+    for port in (("spine1", 2), ("leaf2", 3)):
+        state.port_is(port, False)
+    state.decide()
+    assert not state.pending("spine2")
+    assert all(state.pending(switch) for switch in ("leaf1", "leaf2", "leaf3", "spine1"))
