@@ -182,7 +182,7 @@ def _crowding(run: Run) -> list[Evidence]:
             modelled=crowded.fair,
             measured=crowded.most,
             unit="flows",
-            tolerance="no more than an even share of the switch's flows",
+            tolerance="no more than an even share of the rack's, or further up of the tier's flows",
             holds=crowded.most <= crowded.fair,
             source="link_flows of measured.json",
         )

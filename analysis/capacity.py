@@ -172,9 +172,10 @@ def bisection_bps(fabric: Fabric) -> float:
 @dataclass(frozen=True)
 class Collisions:
     """How many uplinks carry how many flows, and how many would when each switch threw its flows onto its uplinks at
-    random (balls into bins: binomial)."""
+    random (balls into bins: binomial). `tiers`: of the uplinks' switches."""
 
     links: dict[str, int]
+    tiers: dict[str, int]
 
     @property
     def flows_of(self) -> dict[str, list[int]]:
@@ -191,8 +192,16 @@ class Collisions:
 
     @property
     def fair(self) -> int:
-        """Flows on the busiest uplink if every switch shared its flows evenly."""
-        return max(math.ceil(sum(flows) / len(flows)) for flows in self.flows_of.values())
+        """Flows on the busiest uplink if they were shared evenly: those of a rack among its uplinks, and further up,
+        where the racks' choice has sent them, among all uplinks of the tier."""
+        racks = min(self.tiers.values())
+        shared = [flows for switch, flows in self.flows_of.items() if self._tier(switch) == racks]
+        for tier in set(self.tiers.values()) - {racks}:
+            shared.append([flows for interface, flows in self.links.items() if self.tiers[interface] == tier])
+        return max(math.ceil(sum(flows) / len(flows)) for flows in shared)
+
+    def _tier(self, switch: str) -> int:
+        return next(tier for interface, tier in self.tiers.items() if interface.rpartition("-eth")[0] == switch)
 
     @property
     def measured(self) -> dict[int, int]:
@@ -217,5 +226,7 @@ def _binomial(successes: int, tries: int, chance: float) -> float:
 
 def collisions(run: Run) -> Collisions | None:
     """The flows on each uplink; None where there are no uplinks, or nothing was counted."""
-    links = run.measured.get("link_flows")
-    return Collisions(dict(links)) if isinstance(links, Mapping) and links else None
+    links, ports = run.measured.get("link_flows"), run.measured.get("ports", {})
+    if not isinstance(links, Mapping) or not links:
+        return None
+    return Collisions(dict(links), {name: int(ports.get(name, {}).get("tier", 1)) for name in links})

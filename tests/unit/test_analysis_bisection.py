@@ -226,14 +226,14 @@ UPLINKS = [f"leaf{leaf}-eth{port}" for leaf in range(1, 5) for port in range(5, 
 
 def test_collisions_beside_balls_into_bins() -> None:
     """One switch, two flows, two uplinks: both on one in half of all cases."""
-    crowded = Collisions({"leaf1-eth5": 2, "leaf1-eth6": 0})
+    crowded = Collisions({"leaf1-eth5": 2, "leaf1-eth6": 0}, {"leaf1-eth5": 1, "leaf1-eth6": 1})
     assert (crowded.most, crowded.fair, crowded.measured) == (2, 1, {0: 1, 2: 1})
     assert crowded.expected == {0: pytest.approx(0.5), 1: pytest.approx(1), 2: pytest.approx(0.5)}
 
 
 def test_expected_links_add_up_over_switches_of_different_traffic() -> None:
     links = {**dict.fromkeys(UPLINKS, 1), **{"edge1-eth3": 0, "edge1-eth4": 0, "edge2-eth3": 9}}
-    expected = Collisions(links).expected
+    expected = Collisions(links, dict.fromkeys(links, 1)).expected
     assert sum(expected.values()) == pytest.approx(len(links))
     assert sum(flows * number for flows, number in expected.items()) == pytest.approx(16 + 9)
     assert expected[9] == pytest.approx(1)
@@ -274,3 +274,13 @@ def test_a_run_with_cases_is_compared_in_figures_and_words(tmp_path: Path) -> No
     page = bisection.sections(run)
     assert "worse than its links allow" in page
     assert "The slowest hosts" in page
+
+
+def test_a_switch_that_others_crowd_makes_nothing_even() -> None:
+    """Each rack has put both of its flows on its first uplink, so that agg1 has all four for its two uplinks."""
+    racks = {"edge1-eth3": 2, "edge1-eth4": 0, "edge2-eth3": 2, "edge2-eth4": 0}
+    above = {"agg1-eth3": 2, "agg1-eth4": 2, "agg2-eth3": 0, "agg2-eth4": 0}
+    crowded = Collisions({**racks, **above}, {**dict.fromkeys(racks, 1), **dict.fromkeys(above, 2)})
+    assert (crowded.most, crowded.fair) == (2, 1)
+    unequal_racks = {"edge1-eth3": 2, "edge1-eth4": 2, "edge2-eth3": 0, "edge2-eth4": 0}
+    assert Collisions(unequal_racks, dict.fromkeys(unequal_racks, 1)).fair == 2
