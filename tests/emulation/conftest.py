@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from experiments.runner import guest_environment
 from lab.kernel import Kernel
 from tests.conftest import ROOT, run_in_lab
 from tests.emulation import host
@@ -27,6 +28,18 @@ def inside(kernel: Kernel, tmp_path: Path) -> Inside:
     def call(name: str, memory_bytes: int = 1 << 30, **arguments: Any) -> Any:
         words = (sys.executable, "-m", "tests.emulation.inside", name, json.dumps(arguments))
         return run_in_lab(kernel, words, results=tmp_path, memory_bytes=memory_bytes).json
+
+    return call
+
+
+@pytest.fixture
+def fabric_inside(kernel: Kernel, tmp_path: Path) -> Inside:
+    """Call a function of tests/emulation/fabric_inside.py in the lab; `env` is laid over the lab's environment."""
+
+    def call(name: str, memory_bytes: int = 1 << 30, env: Mapping[str, str] | None = None, **arguments: Any) -> Any:
+        words = (sys.executable, "-m", "tests.emulation.fabric_inside", name, json.dumps(arguments))
+        job = {"memory_bytes": memory_bytes, "env": {**guest_environment(), **(env or {})}}
+        return run_in_lab(kernel, words, results=tmp_path, **job).json
 
     return call
 

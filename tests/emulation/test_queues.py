@@ -20,6 +20,7 @@ pytestmark = pytest.mark.lab
 FRAME_BYTES = 1514
 RATE_TOLERANCE = 0.01
 DELAY_TOLERANCE_NS = 10
+TCP_FLAGS_AT, ACK, ECE = 14 + 20 + 13, 0x10, 0x40  # RFC 9293, RFC 3168
 
 
 def data(folder: Path, point: str) -> list[Frame]:
@@ -66,10 +67,15 @@ def test_every_queue_is_as_asked(inside: Inside, queue: str) -> None:
         if queue in MARKING:
             assert options["7:"] == pytest.approx(MARKING[queue], abs=1e-6)
     for stack in found["nics"].values():
-        assert [(each["kind"], each["handle"], each["parent"]) for each in stack] == [
-            ("netem", "1:", "root"), ("tbf", "2:", "1:1"), ("bfifo", "3:", "2:1")
-        ]  # fmt: skip
-        assert stack[0]["options"]["delay_ns"] == 700
+        assert {(each["kind"], each["handle"], each["parent"]) for each in stack} == {
+            ("netem", "1:", "root"),
+            ("tbf", "2:", "1:1"),
+            ("prio", "3:", "2:1"),
+            ("bfifo", "4:", "3:1"),
+            ("bfifo", "5:", "3:2"),
+        }
+        (delay,) = (each["options"]["delay_ns"] for each in stack if each["kind"] == "netem")
+        assert delay == 700
 
 
 def test_tc_reads_the_same_queues(inside: Inside) -> None:
@@ -98,6 +104,24 @@ def test_dscp_chooses_the_class(inside: Inside) -> None:
     assert {name: lossless[handle] for name, handle in chosen.items()} == {"lossy": 0, "lossless": 10, "control": 0}
     assert {name: control[handle] for name, handle in chosen.items()} == {"lossy": 0, "lossless": 0, "control": 10}
     assert expedited == best_effort
+
+
+def test_pure_acknowledgements_have_the_nics_first_queue(collapse: Done) -> None:
+    """The hot port's capture tells both directions of the receiver's link, and goes on when counters have been read."""
+    measured = collapse.document("measured.json")
+    frames = [
+        frame
+        for frame in read(collapse.folder / "pcap" / "leaf1-eth1.pcap")
+        if frame.source == "10.0.0.1" and frame.time_ns <= measured["rounds"][-1]["end_ns"]
+    ]
+    acknowledgements = [frame for frame in frames if frame.kept[TCP_FLAGS_AT] & ~ECE == ACK and frame.wire_bytes < 142]
+    nic = {item["handle"]: item for item in measured["nics"]["h1"]["qdiscs"]}
+    handshakes = len(frames) - len(acknowledgements)
+    assert handshakes == len(measured["flows"])
+    on_the_link = nic["4:"]["packets"] - len(acknowledgements)
+    assert 0 <= on_the_link < 10 < len(acknowledgements) / 100
+    assert nic["5:"]["packets"] == 2 * handshakes  # SYN-ACKs, and answers to the senders' ARP
+    assert nic["4:"]["drops"] == nic["5:"]["drops"] == 0
 
 
 # --- rate and delay

@@ -62,10 +62,11 @@ def test_a_run_leaves_every_file(collapse: Done) -> None:
     }
     files = {str(path.relative_to(collapse.folder)) for path in collapse.folder.rglob("*") if path.is_file()}
     assert files >= captures | {
-        "spec.yaml", "measured.json", "provenance.json", "summary.json", "report.html", "telemetry/queue.parquet"
+        "spec.yaml", "fabric.json", "measured.json", "provenance.json", "summary.json", "report.html",
+        "telemetry/queue.parquet",
     }  # fmt: skip
     assert {file for file in files if not file.startswith(("pcap/", "figures/", "telemetry/"))} == {
-        "spec.yaml", "measured.json", "provenance.json", "summary.json", "report.html"
+        "spec.yaml", "fabric.json", "measured.json", "provenance.json", "summary.json", "report.html"
     }  # fmt: skip
 
 

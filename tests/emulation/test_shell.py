@@ -11,6 +11,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,22 +27,12 @@ LIMIT_S = 30.0
 
 
 class Terminal:
-    """A terminal with `./run_experiment shell` on it, driven as a person would."""
+    """A terminal with `./run_experiment shell WORDS` on it, driven as a person would."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *words: str) -> None:
         self.ours, theirs = pty.openpty()
         self.before = termios.tcgetattr(self.ours)
-        command = [
-            "setsid",
-            "--ctty",
-            "--wait",
-            str(ROOT / "run_experiment"),
-            "shell",
-            "--set",
-            "senders=2",
-            "--out",
-            str(folder),
-        ]
+        command = ["setsid", "--ctty", "--wait", str(ROOT / "run_experiment"), "shell", *words, "--out", str(folder)]
         self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder.parent)
         os.close(theirs)
 
@@ -68,9 +59,9 @@ class Terminal:
             raise
 
 
-@pytest.fixture
-def terminal(kernel: Kernel, tmp_path: Path) -> Iterator[Terminal]:
-    found = Terminal(tmp_path / "run")
+@contextmanager
+def opened(folder: Path, *words: str) -> Iterator[Terminal]:
+    found = Terminal(folder, *words)
     try:
         yield found
     finally:
@@ -78,6 +69,12 @@ def terminal(kernel: Kernel, tmp_path: Path) -> Iterator[Terminal]:
             found.process.kill()
             found.process.wait()
         os.close(found.ours)
+
+
+@pytest.fixture
+def terminal(kernel: Kernel, tmp_path: Path) -> Iterator[Terminal]:
+    with opened(tmp_path / "run", "--set", "senders=2") as found:
+        yield found
 
 
 def test_the_prompt_answers_and_gives_the_terminal_back(terminal: Terminal) -> None:
@@ -111,3 +108,18 @@ def test_a_killed_shell_leaves_nothing(terminal: Terminal, number: signal.Signal
     assert within(2, lambda: not processes_of_session(lab))
     if number != signal.SIGKILL:
         assert termios.tcgetattr(terminal.ours) == terminal.before
+
+
+def test_a_link_goes_down_and_up_at_the_prompt(kernel: Kernel, tmp_path: Path) -> None:
+    """With one spine the leaves are apart meanwhile."""
+    words = ("--topology", "leaf_spine", "--set=leaves=2", "--set=hosts_per_leaf=1", "--set=spines=1")
+    with opened(tmp_path / "run", *words) as terminal:
+        terminal.read_until(PROMPT)
+        assert "0% dropped (2/2 received)" in terminal.say("pingall")
+        terminal.say("link leaf1 spine1 down")
+        assert "100% dropped (0/2 received)" in terminal.say("pingall")
+        terminal.say("link leaf1 spine1 up")
+        terminal.say("sh sleep 1")
+        assert "0% dropped (2/2 received)" in terminal.say("pingall")
+        os.write(terminal.ours, b"exit\n")
+        assert terminal.end() == 0
