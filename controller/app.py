@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 from controller import framework, openflow
@@ -17,9 +18,9 @@ from controller.state import FabricState
 from topologies.addresses import ROUTER_MAC
 
 _LLDP_TTL_S = 120
-_LLDP_WAIT_S = 0.1
-# What fails together is told port by port within microseconds: it is repaired once.
-_SETTLE_S = 0.001
+_LLDP_WAIT_S = 2.0  # longer than any link is; it ends as soon as all have answered
+_LLDP_POLL_S = 0.01
+_NO_ADDRESS = "0.0.0.0"
 _SET = framework.handler.set_ev_cls
 _MAIN, _DEAD = framework.handler.MAIN_DISPATCHER, framework.handler.DEAD_DISPATCHER
 _ofp = framework.ofp_event
@@ -39,7 +40,8 @@ class FabricController(framework.App):
         self.unconfirmed: dict[str, int] = {}  # switch -> transaction of the last barrier that it has not answered
         self.ready = False
         self.seen_links: set[tuple[Port, Port]] = set()
-        self.repairing = False
+        self.known: set[str] = set()  # switches that this process has filled before
+        self.repairing = self.untold = False
 
     def tell(self, event: str, **facts: Any) -> None:
         """One event, with its time."""
@@ -62,10 +64,18 @@ class FabricController(framework.App):
             self._tell_when_settled()
 
     def _welcome(self, name: str, datapath: Any) -> None:
+        """A switch that we do not know is emptied first. One that has lost us for a while keeps what it does, and is
+        sent everything again."""
         self.datapaths[name] = datapath
-        self._send(datapath, list(openflow.clean_slate(datapath)))
+        if name not in self.known:
+            self._send(datapath, [*openflow.clean_slate(datapath), datapath.ofproto_parser.OFPBarrierRequest(datapath)])
+            self.known.add(name)
         self.state.forgotten(name)
-        news = [self.state.port_is((name, number), _alive(datapath, port)) for number, port in datapath.ports.items()]
+        ports = datapath.ports
+        news = [
+            self.state.port_is((name, number), number in ports and _alive(datapath, ports[number]))
+            for number in self.state.network.trunks[name]
+        ]
         self._update(name)
         if any(news):
             self._repair_soon()
@@ -103,13 +113,14 @@ class FabricController(framework.App):
     def _tell_when_settled(self) -> None:
         if self.unconfirmed or self.repairing:
             return
-        if self.ready:
+        if self.ready and self.untold:
+            self.untold = False
             self.tell("repaired")
-        elif len(self.datapaths) == len(self.state.network.switches):
+        elif not self.ready and len(self.datapaths) == len(self.state.network.switches):
             self.ready = True
             framework_said = f"{framework.NAME} {framework.VERSION}"
             self.tell("ready", switches=len(self.datapaths), framework=framework_said)
-            framework.hub.spawn(self._check_links)
+            framework.hub.spawn(self._guarded(self._check_links))
 
     @_SET(_ofp.EventOFPPortStatus, _MAIN)
     def on_port(self, event: Any) -> None:
@@ -125,10 +136,10 @@ class FabricController(framework.App):
         """Repair after the control latency; news that comes until then is repaired along with it."""
         if not self.repairing:
             self.repairing = True
-            framework.hub.spawn_after(max(_SETTLE_S, self.state.policy.latency_ns / 1e9), self._repair)
+            framework.hub.spawn_after(self.state.policy.latency_ns / 1e9, self._guarded(self._repair))
 
     def _repair(self) -> None:
-        self.repairing = False
+        self.repairing, self.untold = False, True
         self.state.decide()
         for name in self.state.from_the_top():
             self._update(name)
@@ -144,15 +155,18 @@ class FabricController(framework.App):
         port = (name, message.match["in_port"])
         packet = framework.packet.Packet(message.data)
         neighbour = packet.get_protocol(framework.lldp.lldp)
-        if neighbour is not None:
+        if neighbour is not None and port[1] in self.state.network.trunks[name]:
             self._note_link(neighbour, port)
         request = packet.get_protocol(framework.arp.arp)
         if request is not None and port[1] not in self.state.network.trunks[name]:
             self._note_host(message.datapath, request, port)
 
     def _note_host(self, datapath: Any, request: Any, port: Port) -> None:
-        """Whoever speaks from a new place has moved there; whoever asks is answered: every address is behind us."""
-        moved = self.state.host_is_at(int.from_bytes(_packed(request.src_ip), "big"), port)
+        """Whoever speaks from a new port, with an address and a MAC of the fabric, has moved there; whoever asks is
+        answered, for every address is behind us. A host that asks whether its address is free (RFC 5227) is not."""
+        if request.src_ip == _NO_ADDRESS:
+            return
+        moved = self.state.host_is_at(request.src_ip, request.src_mac, port)
         if moved:
             self.tell("host_moved", host=moved, switch=port[0], port=port[1])
             self._repair_soon()
@@ -171,7 +185,9 @@ class FabricController(framework.App):
             datapath = self.datapaths.get(switch)
             if datapath is not None:
                 self._send(datapath, [openflow.packet_out(datapath, port, _lldp(switch, port))])
-        framework.hub.sleep(_LLDP_WAIT_S)
+        deadline_s = time.monotonic() + _LLDP_WAIT_S
+        while expected - self.seen_links and time.monotonic() < deadline_s:
+            framework.hub.sleep(_LLDP_POLL_S)
         wrong = [f"{_said(a)} leads to {_said(b)}" for a, b in sorted(self.seen_links - expected)]
         missing = [f"{_said(a)} does not lead to {_said(b)}" for a, b in sorted(expected - self.seen_links)]
         self.tell(
@@ -185,12 +201,24 @@ class FabricController(framework.App):
         chassis, number = (bytes(tlv) for tlv in (neighbour.tlvs[0].chassis_id, neighbour.tlvs[1].port_id))
         self.seen_links.add(((chassis.decode(), int(number)), port))
 
+    def _guarded(self, work: Callable[[], None]) -> Callable[[], None]:
+        """`work`, whose exception is told: the framework would only log it."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:
+                self.tell("error", switch="?", what=f"{type(error).__name__}: {error}")
+                raise
+
+        return run
+
     @_SET(_ofp.EventOFPErrorMsg, [framework.handler.CONFIG_DISPATCHER, _MAIN])
     def on_error(self, event: Any) -> None:
         """A switch refuses something: told, because nothing may be refused."""
         message = event.msg
         name = self.state.by_dpid.get(message.datapath.id, "?")
-        self.tell("error", switch=name, type=message.type, code=getattr(message, "code", None))
+        self.tell("error", switch=name, what=f"OpenFlow error {message.type}, {getattr(message, 'code', None)}")
 
 
 def _alive(datapath: Any, port: Any) -> bool:
@@ -200,10 +228,6 @@ def _alive(datapath: Any, port: Any) -> bool:
 
 def _said(port: Port) -> str:
     return f"{port[0]}-eth{port[1]}"
-
-
-def _packed(address: str) -> bytes:
-    return bytes(int(octet) for octet in address.split("."))
 
 
 def _frame(protocols: list[Any]) -> bytes:

@@ -3,9 +3,9 @@
 Upwards any other uplink will do: a select group passes over dead buckets. Downwards there is one way only, and when it
 is dead the packet is bounced: to the next port below (a fast-failover group), whose switch sees a packet from above
 that is not for anything below it, and passes it on: an edge up again, to any switch but the one it came from; a
-switch of a middle tier down to an edge, which does the same. So a packet gets round any one dead link or switch of a
-Clos network at the price of a detour (F10, NSDI 2013, calls the like local rerouting). Two deaths in a wrong place
-can bounce a packet for ever: its TTL ends that.
+switch of a middle tier down to an edge, which does the same. So a packet gets round any one dead link between
+switches, or dead switch above the racks, of a Clos network at the price of a detour (F10, NSDI 2013, calls the like
+local rerouting). Two deaths in a wrong place can bounce a packet for ever: its TTL ends that.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from topologies.profiles import ETHERNET_HEADER_BYTES, Marking
 
-# Below this a step mark would hit the bursts that hosts send back to back, not a standing queue (DCTCP, SIGCOMM
-# 2010, section 3.5: K = 20 packets at 1 Gb/s, above C x RTT / 7, "to absorb bursts").
+# Below this a step mark would hit the bursts that hosts send back to back, not a standing queue: DCTCP's authors use
+# K = 20 packets at 1 Gb/s and 65 at 10 Gb/s, above C x RTT / 7. Hosts here send no bursts of offloaded segments: 20
+# do.
 _DCTCP_LEAST_PACKETS = 20
 _RED_KMIN_SHARE, _RED_KMAX_SHARE, _RED_PMAX = 0.25, 0.75, 0.1
 

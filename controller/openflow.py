@@ -23,6 +23,7 @@ _METHOD_BYTES = 16
 _HASHED_FIELDS = {11: 4, 12: 4, 10: 1, 13: 2, 14: 2, 15: 2, 16: 2}
 _OXM_BASIC = 0x8000
 _SELECT, _FAILOVER = "select", "failover"
+_ADD_OR_MODIFY = 0x8000  # Open vSwitch's OFPGC_ADD_OR_MOD: a group that is there already is no error
 
 
 def messages(datapath: Any, change: Change) -> Iterator[Any]:
@@ -128,11 +129,11 @@ def _group_mod(datapath: Any, number: int, group: Group) -> Any:
     kind = {_SELECT: ofproto.OFPGT_SELECT, _FAILOVER: ofproto.OFPGT_FF}[group.kind]
     if ofproto.OFP_VERSION < _WIRE_1_5:
         plain = [_bucket_1_3(datapath, group, bucket) for bucket in group.buckets]
-        return parser.OFPGroupMod(datapath, ofproto.OFPGC_ADD, kind, number, plain)
+        return parser.OFPGroupMod(datapath, _ADD_OR_MODIFY, kind, number, plain)
     buckets = [_bucket(datapath, group, bucket) for bucket in group.buckets]
     properties = [_Selection(group.seed)] if group.kind == _SELECT else []
     return parser.OFPGroupMod(
-        datapath, command=ofproto.OFPGC_ADD, type_=kind, group_id=number, buckets=buckets, properties=properties
+        datapath, command=_ADD_OR_MODIFY, type_=kind, group_id=number, buckets=buckets, properties=properties
     )
 
 

@@ -21,7 +21,7 @@ class Policy:
     routing: str = ECMP
     hash_seeds: str = PER_SWITCH
     fast_failover: bool = True
-    latency_ns: int = 0
+    latency_ns: int = 1_000_000
     seed: int = 1
 
     def hash_seed(self, dpid: int) -> int:

@@ -38,6 +38,7 @@ class Controller:
         self.port = _free_port()
         self.target = f"tcp:127.0.0.1:{self.port}"
         self.events: list[dict[str, Any]] = []
+        self.started_ns = 0
         self.ended_ns: int | None = None
         self._partial = b""
 
@@ -57,6 +58,7 @@ class Controller:
                 cwd=_ROOT,
                 start_new_session=True,
             )
+        self.started_ns = time.time_ns()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
         return self
@@ -98,18 +100,24 @@ class Controller:
         self.events += found
         return found
 
+    def check(self) -> None:
+        """Raises ControllerFailed when a switch has refused an order, or a handler has failed."""
+        for each in self.events:
+            if each["event"] == "error":
+                raise ControllerFailed(f"the controller failed at switch {each['switch']}: {each['what']}")
+
     def wait_for(self, event: str, limit_s: float = _LIMIT_S) -> dict[str, Any]:
-        """The first event of this name, waited for; raises ControllerFailed when the controller ends first, tells of an
-        error, or takes longer than `limit_s`."""
+        """The first event of this name, told already or waited for; raises ControllerFailed when the controller ends
+        first, tells of an error, or takes longer than `limit_s`."""
         deadline_s = time.monotonic() + limit_s
         while True:
+            alive = self.alive  # before the news: what it has told until its end counts
             self.news()
             for each in self.events:
                 if each["event"] == event:
                     return each
-                if each["event"] == "error":
-                    raise ControllerFailed(f"switch {each['switch']} refuses an order of the controller: {each}")
-            if not self.alive:
+            self.check()
+            if not alive:
                 raise ControllerFailed(f"the controller ended before it was {event}: {self._last_words()}")
             if time.monotonic() > deadline_s:
                 raise ControllerFailed(f"the controller was not {event} within {limit_s:g} s: {self._last_words()}")

@@ -5,7 +5,9 @@
     table 1   any way       the shrunk routing table
     table 2   only down     routes that lead down, so that nothing goes up again; bounced packets on their detour
 
-Every switch is a router: it lowers the TTL, and the last one writes the MAC addresses.
+Every switch is a router: it lowers the TTL, and the last one writes the MAC addresses. No table has a table-miss entry:
+what nothing matches, IPv6 above all, is dropped (OpenFlow 1.3, section 5.4). A packet whose TTL ends is dropped without
+an ICMP message, so that traceroute shows nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _LLDP, _MULTICAST, _ARP_KNOWN, _ARP, _LOCAL, _FROM_ABOVE, _IPV4 = 1000, 950, 900
 _ROUTE = 100  # a route's priority grows by two with its prefix length, and by one with an input port of its own
 _NOT_BELOW = -1  # in the table of ways down, before the ports of a way that is none
 _FABRIC: Prefix = parse_prefix(f"{SUBNET}/{PREFIX_LENGTH}")
-_GATEWAY, _ANY_MULTICAST = parse_prefix(GATEWAY)[0], parse_prefix("224.0.0.0/3")
+_GATEWAY, _NOT_UNICAST = parse_prefix(GATEWAY)[0], parse_prefix("224.0.0.0/3")
 
 Field = tuple[str, int, int]  # name, value, mask (-1: all of it)
 Match = tuple[Field, ...]
@@ -142,7 +144,7 @@ class _Builder:
 
     def _classify(self) -> Iterator[Flow]:
         yield Flow(CLASSIFY, _LLDP, (exact("eth_type", 0x88CC),), ToController())
-        yield Flow(CLASSIFY, _MULTICAST, (_ipv4(), _destination(_ANY_MULTICAST)), Drop())
+        yield Flow(CLASSIFY, _MULTICAST, (_ipv4(), _destination(_NOT_UNICAST)), Drop())
         yield Flow(CLASSIFY, _ARP, (exact("eth_type", 0x0806),), ToController())
         for name, port in self.network.attached[self.switch].items():
             host = self.network.hosts[name]
@@ -220,7 +222,7 @@ class _Builder:
         shift = 8 * (self.node.tier - 1)
         given = mask_of(prefix[1]) & 0xFF << shift  # what of the number the prefix has settled already
         for number in self.network.numbers(shift):
-            if (prefix[0] ^ number << shift) & given:
+            if (prefix[0] ^ (number << shift)) & given:
                 continue
             mask = mask_of(prefix[1]) | 0xFF << shift
             where = (_ipv4(), ("ipv4_dst", prefix[0] | number << shift, mask))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from controller.policy import Orders
-from controller.prefixes import format_address
 from controller.routing import Network, Port, next_hops, routes
 from controller.rules import Change, Rules, change, nothing, rules
 
@@ -15,7 +14,7 @@ class FabricState:
         self.policy = orders.policy
         self.network = Network(orders.fabric)
         self.by_dpid = {switch.dpid: switch.name for switch in orders.fabric.switches}
-        self._by_address = {host.ip: host.name for host in orders.fabric.hosts}
+        self._by_identity = {(host.ip, host.mac): host.name for host in orders.fabric.hosts}
         self.dead: frozenset[Port] = frozenset()
         self.installed = {name: nothing() for name in self.network.switches}
         self.wanted = self._rules()
@@ -28,10 +27,10 @@ class FabricState:
         self.dead = self.dead - {port} if alive else self.dead | {port}
         return True
 
-    def host_is_at(self, address: int, port: Port) -> str | None:
-        """News of the port at which a host with this address was heard; its name when it has moved there."""
+    def host_is_at(self, address: str, mac: str, port: Port) -> str | None:
+        """News of the port at which a host with this address and MAC was heard; its name when it has moved there."""
         switch, number = port
-        name = self._by_address.get(format_address(address))
+        name = self._by_identity.get((address, mac))
         if name is None or number in self.network.trunks[switch]:
             return None
         if self.network.attached[switch].get(name) == number:
@@ -63,7 +62,8 @@ class FabricState:
         self.installed[switch] = nothing()
 
     def from_the_top(self) -> list[str]:
-        """All switches, the highest tier first: in this order none is sent traffic before it knows where to."""
+        """All switches, the highest tier first: told in this order, one is seldom sent traffic before it knows where
+        to."""
         return sorted(self.network.switches, key=lambda name: -self.network.switches[name].tier)
 
     def trunk_ports(self) -> list[Port]:

@@ -56,8 +56,11 @@ class QueueSampler:
             finally:
                 os._exit(status)
         os.close(tell)
-        os.read(ready, 1)
+        is_ready = os.read(ready, 1)
         os.close(ready)
+        if not is_ready:
+            os.waitpid(self._pid, 0)
+            raise RuntimeError(f"the queue sampler of {self._interface} did not start")
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -77,6 +80,7 @@ class QueueSampler:
             tap.bind((self._interface, _ETH_P_ALL))
             tap.setblocking(False)
             probe = Probe(self._ifindex, self._handle)
+            os.write(tell, b"+")
             os.close(tell)
             waiter = select.poll()  # select() knows no descriptor above 1,023, and a fabric has many open
             for descriptor in (tap.fileno(), stop):

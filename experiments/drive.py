@@ -50,24 +50,28 @@ def _transfers(stage: Stage, facts: Facts, on_round: OnRound, pairs: Sequence[Pa
     spec = stage.spec
     facts["rounds"], facts["transfers"] = [], []
     counter = _UplinkCounter(stage)
-    connections = tcp.connect(stage.fabric, pairs, on_connected=counter.note)
-    facts["link_flows"] = counter.flows
     asked = rounds.Rounds(spec.sru_bytes, spec.rounds, spec.jitter_ns, spec.seed)
+    with tcp.connected(stage.fabric, pairs, on_connected=counter.note) as connections:
+        facts["link_flows"] = counter.flows
 
-    def note(done: rounds.Round) -> None:
-        number = len(facts["rounds"])
-        facts["rounds"].append({"start_ns": done.start_ns, "end_ns": done.end_ns, "bytes": done.bytes})
-        facts["transfers"] += [
-            {"flow": connection.name, "round": number, "start_ns": start_ns, "end_ns": end_ns, "bytes": spec.sru_bytes}
-            for connection, (start_ns, end_ns) in zip(connections, done.spans_ns)
-        ]
-        on_round(done)
+        def note(done: rounds.Round) -> None:
+            _note_transfers(facts, connections, done)
+            on_round(done)
 
-    try:
-        with _Failures(stage, facts, time.time_ns() + _LEAD_NS):
-            rounds.run(asked, connections, note)
-    finally:
-        facts["flows"] = [connection.describe() for connection in connections]
+        try:
+            with _Failures(stage, facts, time.time_ns() + _LEAD_NS):
+                rounds.run(asked, connections, note)
+        finally:
+            facts["flows"] = [connection.describe() for connection in connections]
+
+
+def _note_transfers(facts: Facts, connections: Sequence[tcp.TcpConnection], done: rounds.Round) -> None:
+    number, size_bytes = len(facts["rounds"]), done.bytes // len(connections)
+    facts["rounds"].append({"start_ns": done.start_ns, "end_ns": done.end_ns, "bytes": done.bytes})
+    facts["transfers"] += [
+        {"flow": connection.name, "round": number, "start_ns": start_ns, "end_ns": end_ns, "bytes": size_bytes}
+        for connection, (start_ns, end_ns) in zip(connections, done.spans_ns)
+    ]
 
 
 class _UplinkCounter:
@@ -151,16 +155,22 @@ class _Failures(Faults):
         super().__init__(stage.fabric, schedule, stage.controller.kill if stage.controller else None)
 
     def __exit__(self, *exc: object) -> None:
-        super().__exit__(*exc)
-        if self._stage.controller:
-            self._stage.controller.news()
-            self._facts["failures"] = [asdict(each) for each in self.done]
-            self._facts["control_events"] = [
-                each for each in self._stage.controller.events if each["event"] in _CONTROL_EVENTS
-            ]
+        try:
+            super().__exit__(*exc)
+        finally:
+            self._account()
+
+    def _account(self) -> None:
+        controller = self._stage.controller
+        if controller is None:
+            return
+        controller.news()
+        self._facts["failures"] = [asdict(each) for each in self.done]
+        self._facts["control_events"] = [each for each in controller.events if each["event"] in _CONTROL_EVENTS]
+        controller.check()
 
 
-_CONTROL_EVENTS = ("port_down", "port_up", "repaired", "host_moved", "lost_switch")
+_CONTROL_EVENTS = ("port_down", "port_up", "repaired", "host_moved", "lost_switch", "error")
 
 
 def _interfaces(stage: Stage, failure: Failure) -> tuple[str, ...]:

@@ -109,9 +109,10 @@ def _controller_facts(stage: Stage) -> dict[str, Any] | None:
     if stage.controller is None:
         return None
     stage.controller.news()
-    discovered = next((each for each in stage.controller.events if each["event"] == "discovered"), {})
-    facts = {name: discovered.get(name) for name in ("discovered_links", "expected_links", "wrong_links")}
-    return {"alive": stage.controller.alive, "died_ns": stage.controller.ended_ns, **facts}
+    told = {each["event"]: each for each in reversed(stage.controller.events)}
+    facts = {name: told["discovered"][name] for name in ("discovered_links", "expected_links", "wrong_links")}
+    ready_s = (told["ready"]["time_ns"] - stage.controller.started_ns) / 1e9
+    return {"ready_s": ready_s, "alive": stage.controller.alive, "died_ns": stage.controller.ended_ns, **facts}
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:

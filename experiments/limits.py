@@ -20,6 +20,7 @@ MOST_RTT_NS = 900_000_000
 MOST_BUFFER_BYTES = 1 << 31
 MOST_SPAN_NS = 3_600_000_000_000
 MOST_CONTROL_LATENCY_NS = 1_000_000_000
+LEAST_CONTROL_LATENCY_NS = 1_000_000
 LEAST_PMAX = 1e-6
 STREAM_FRAME_BYTES = 64 + ETHERNET_HEADER_BYTES  # of a datagram of the streams: 64 bytes of IP
 _GUEST_BASE_BYTES = 320 << 20
@@ -31,9 +32,9 @@ _FACT_BYTES = 1 << 10  # a probe, or a datagram of a stream, until it is written
 _FLOW_BYTES = 8 << 10  # a datagram with a socket of its own
 _CAPTURE_BYTES = 24 << 20  # a tcpdump with its ring
 _CAPTURED_PACKET_BYTES = 116
-_SEND_BUFFER_BYTES = 4 << 20
 _TCP_IP_HEADER_BYTES = 52
 _LEAST_SOCKET_BUFFER_BYTES, _BDPS_BUFFERED = 6 << 20, 4
+_MOST_SOCKET_BUFFER_BYTES = (1 << 31) - 1  # tcp_rmem and tcp_wmem are ints
 _SKB_OVERHEAD = 3  # kernel memory per payload byte in flight: sender's copy, receiver's, and their headers
 
 
@@ -87,7 +88,7 @@ def _check(spec: Spec) -> None:
         refuse(
             "delay, switch_delay",
             f"a round trip of {spec.rtt_ns / 1e9:g}s is given",
-            f"up to {format_duration(MOST_RTT_NS)} (ARP and SYN give up after a second)",
+            f"up to {format_duration(MOST_RTT_NS)} (ARP and SYN are sent again after a second)",
         )
     if spec.buffer_bytes > MOST_BUFFER_BYTES:
         refuse("buffer", f"{format_bytes(spec.buffer_bytes)} is given", f"up to {format_bytes(MOST_BUFFER_BYTES)}")
@@ -98,6 +99,12 @@ def _check(spec: Spec) -> None:
     ):
         if span_ns > most_ns:
             refuse(key, f"{format_duration(span_ns)} is given", f"up to {format_duration(most_ns)}")
+    if spec.control_latency_ns is not None and spec.control_latency_ns < LEAST_CONTROL_LATENCY_NS:
+        refuse(
+            "control_latency",
+            f"{format_duration(spec.control_latency_ns)} is given",
+            f"{format_duration(LEAST_CONTROL_LATENCY_NS)} or more (what fails together is told port by port)",
+        )
     if spec.pmax is not None and spec.pmax < LEAST_PMAX:
         refuse("pmax", f"{spec.pmax} is given", f"{LEAST_PMAX} to 1")
     if not spec.rack and spec.sack:
@@ -197,9 +204,7 @@ def switch_profile(spec: Spec) -> SwitchProfile:
 
 
 def host_profile(spec: Spec) -> HostProfile:
-    """Every host of the fabric; ECN is negotiated where the switch marks, and buffers hold several times the
-    bandwidth-delay product (Linux counts the memory of a packet, about twice its payload)."""
-    bdp_bytes = spec.rate_bps * spec.rtt_ns // 8_000_000_000
+    """Every host of the fabric; ECN is negotiated where the switch marks."""
     return HostProfile(
         spec.cc,
         spec.rto_min_ns,
@@ -207,8 +212,14 @@ def host_profile(spec: Spec) -> HostProfile:
         spec.tlp,
         spec.rack,
         ecn=spec.queue == "dctcp",
-        socket_buffer_bytes=max(_LEAST_SOCKET_BUFFER_BYTES, _BDPS_BUFFERED * bdp_bytes),
+        socket_buffer_bytes=_socket_buffer_bytes(spec),
     )
+
+
+def _socket_buffer_bytes(spec: Spec) -> int:
+    """Several times the bandwidth-delay product: Linux counts the memory of a packet, about twice its payload."""
+    bdp_bytes = spec.rate_bps * spec.rtt_ns // 8_000_000_000
+    return min(max(_LEAST_SOCKET_BUFFER_BYTES, _BDPS_BUFFERED * bdp_bytes), _MOST_SOCKET_BUFFER_BYTES)
 
 
 def segment_bytes(spec: Spec) -> int:
@@ -283,7 +294,7 @@ def _workload_bytes(spec: Spec) -> int:
         return known(spec.flows) * _FLOW_BYTES
     if spec.workload == "streams":
         return _stream_datagrams(spec) * _FACT_BYTES
-    flight_bytes = min(spec.sru_bytes, _SEND_BUFFER_BYTES) * _SKB_OVERHEAD
+    flight_bytes = min(spec.sru_bytes, _socket_buffer_bytes(spec)) * _SKB_OVERHEAD
     return _pairs(spec) * (flight_bytes + _CONNECTION_BYTES)
 
 

@@ -339,9 +339,9 @@ class Spec:
         "control_latency",
         _optional(DURATION),
         AUTO,
-        "from the controller's hearing of a change to its acting on it",
+        "from the controller's hearing of a change to its acting on it, 1ms or more",
         _on(*SWITCHED),
-        auto="0s",
+        auto="1ms",
     )
     failures: tuple[Failure, ...] | None = _key(
         "failure",

@@ -81,5 +81,7 @@ def staged(spec: Spec) -> Iterator[Stage]:
         target = controller.target if controller else None
         fabric = stack.enter_context(emulate(topo, limits.host_profile(spec), openflow_controller=target))
         if controller:
-            controller.wait_for("discovered")
+            wrong = controller.wait_for("discovered")["wrong_links"]
+            if wrong:
+                raise RuntimeError(f"the fabric is not wired as planned: {'; '.join(wrong[:3])}")
         yield Stage(spec, description, fabric, controller)

@@ -15,7 +15,7 @@ MOST_RACKS = 254  # in a pod, or in a fabric without pods
 
 
 def flat_host(number: int) -> str:
-    """Address of host `number` (from 1) of a fabric without racks: 10.0.0.1, ..., 10.0.3.255."""
+    """Address of host `number` (from 1) of a fabric without racks: 10.0.0.1, ..., 10.0.4.0 for the 1,024th."""
     return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
 

@@ -29,6 +29,7 @@ from topologies.openvswitch import Bridge, OpenVSwitch
 from topologies.profiles import HostProfile, LinkProfile, SwitchProfile
 
 _LOOPBACK_INDEX = 1
+_NOTICED_S = (1e-6, 100e-6)  # by then Open vSwitch has heard of a port's change; one with hundreds of bridges later
 _CARRIER_LIMIT_S = 600.0
 
 
@@ -86,6 +87,16 @@ class FabricSwitch(LazyShell, Switch):
         """As Mininet's, but without a control interface, which would be configured by a shell of the switch."""
         Node.__init__(self, name, **params)
         self.dpid, self.opts, self.listenPort, self.controlIntf = self.defaultDpid(dpid), "", None, None
+
+    run_folder = ""  # of the fabric's Open vSwitch
+
+    def _popen(self, cmd: list[str], **params: Any) -> Any:
+        """Open vSwitch's tools find the fabric's own in the switch's shell."""
+        return super()._popen(cmd, **{**params, "env": {**os.environ, "OVS_RUNDIR": self.run_folder}})
+
+    def dpctl(self, *args: str) -> Any:
+        """An ovs-ofctl command about this switch, for `dpctl` of Mininet's prompt."""
+        return self.cmd("ovs-ofctl", "-O", "OpenFlow15", args[0], self.name, *args[1:])
 
     def start(self, controllers: list[Any]) -> None:
         """Nothing to do: all bridges are created in one transaction."""
@@ -195,7 +206,9 @@ class Fabric(Mininet):
         first, *others = host.intfList()
         first.ip, first.prefixLen = host.params["ip"].split("/")
         gateway = GATEWAY if self.openflow_controller else None
-        rto_min_ms = self.host_profile.rto_min_ns // 1_000_000
+        rto_min_ms, rest_ns = divmod(self.host_profile.rto_min_ns, 1_000_000)
+        if rest_ns:
+            raise ValueError(f"rto_min_ns {self.host_profile.rto_min_ns}: the kernel takes whole milliseconds")
         index = host.ifindexes[first.name]
         yield new_address(index, first.ip, PREFIX_LENGTH)
         yield new_route(index, SUBNET, PREFIX_LENGTH, rto_min_ms, gateway)
@@ -224,6 +237,8 @@ class Fabric(Mininet):
         folder = Path(tempfile.mkdtemp(prefix="fabriclab-ovs-"))
         self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         self.openvswitch = self._cleanup.enter_context(OpenVSwitch(folder / "run"))
+        for switch in self.switches:
+            switch.run_folder = str(self.openvswitch.folder)
         bridges = [
             Bridge(switch.name, int(switch.dpid, 16), {number: intf.name for number, intf in switch.intfs.items()})
             for switch in self.switches
@@ -292,6 +307,9 @@ class Fabric(Mininet):
         """Take switch ports down, or bring them up again; a port that is down has lost what it held."""
         change = link_up if up else link_down
         self._root.execute(change(self.port_index[name]) for name in interfaces)
+        for pause_s in _NOTICED_S:
+            time.sleep(pause_s)
+            self.openvswitch.forget_cached_flows()
 
     def held_packets(self, interfaces: Sequence[str]) -> dict[str, int]:
         """How many packets each of these switch ports holds now, in its queues and on its wire."""

@@ -16,6 +16,7 @@ _SIOCGIFFLAGS, _IFF_RUNNING = 0x8913, 0x40
 _CARRIER_POLL_S = 0.02
 _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x1F, 0x24, 0x2C
 SOCKET_BUFFER_BYTES = 64 << 20  # what a program may ask for itself
+# Linux begins with 128 KiB to receive and 16 KiB to send: autotuning would limit the first round.
 _LEAST_BUFFER_BYTES, _FIRST_BUFFER_BYTES = 4096, 1 << 20
 # Pages that TCP may hold in all. The kernel's own limit follows from the machine's memory, and past it windows shrink
 # to two packets: in a lab of a few hundred MiB a few fast flows would meet it.
@@ -63,7 +64,8 @@ def ipv6_off() -> None:
 
 
 def offloads_off(interfaces: Iterable[str]) -> None:
-    """Turn TSO, GSO and GRO off: on a packet-level testbed a packet is a packet (linux/ethtool.h)."""
+    """Turn TSO, GSO and GRO off: on a packet-level testbed a packet is a packet (linux/ethtool.h). TCP still hands its
+    NIC larger segments, which the rate limiter cuts (lab/patches/0005)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for interface in interfaces:
             for command in (_ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO):

@@ -21,7 +21,6 @@ NLM_F_REQUEST, NLM_F_ACK, NLM_F_ECHO, NLM_F_DUMP = 1, 4, 8, 0x300
 NLM_F_EXCL, NLM_F_CREATE = 0x200, 0x400
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _HEADER = struct.Struct("=IHHII")
-_SOL_NETLINK, _NETLINK_EXT_ACK = 270, 11
 _BATCH_BYTES = 96 * 1024
 _RECEIVE_BYTES = 1 << 20
 _NESTED = 0x8000
@@ -244,7 +243,8 @@ def new_address(ifindex: int, address: str, prefix_length: int) -> Request:
 
 def new_route(ifindex: int, subnet: str, prefix_length: int, rto_min_ms: int, gateway: str | None = None) -> Request:
     """The route to a subnet, on the link or through a gateway on it, with the TCP RTO minimum of its connections
-    (metric rto_min, net/ipv4/tcp_input.c tcp_rto_min)."""
+    (metric rto_min, tcp_rto_min in include/net/tcp.h), which is also the most that they delay an acknowledgement
+    (tcp_delack_max in net/ipv4/tcp_output.c)."""
     scope, flags = (_SCOPE_UNIVERSE, _RTNH_F_ONLINK) if gateway else (_SCOPE_LINK, 0)
     protocol_boot, table_main, unicast = 3, 254, 1
     body = struct.pack(

@@ -1,5 +1,9 @@
-"""One private Open vSwitch for all bridges of a fabric: its own run directory, database and daemons; one
-already on the host is never touched."""
+"""One private Open vSwitch for all bridges of a fabric: its own run directory, database and daemons.
+
+The kernel's datapath cannot be its own: there is one in each network namespace, and a second ovs-vswitchd would take
+the ports of the first. Where there is one already, none is started, so that it is never touched; in the lab there is
+none.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,19 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+_DATAPATH = Path("/sys/class/net/ovs-system")
 _SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _DAEMONS = ("ovs-vswitchd", "ovsdb-server")
 # One core: more threads would only add switches between them. Nobody reads the statistics that it would copy to its
 # database every 5 s, one system call for each port.
 _OPTIONS = ("n-handler-threads=1", "n-revalidator-threads=1", "stats-update-interval=86400000")
+# A busy controller is not a dead one, and the one that comes back is found within a second; a host that talks nonsense
+# costs the controller no more than this many packets a second.
+_CONTROLLER_OPTIONS = ("inactivity_probe=0", "max_backoff=1000", "controller_rate_limit=1000")
 PROTOCOLS = "OpenFlow13,OpenFlow15"
 _STOP_WAIT_S = 5.0
 # Measured: bridges made before the monotonic clock is at 10 s do not forward (Open vSwitch 3.1).
@@ -40,6 +49,10 @@ class OpenVSwitch:
         self._socket = f"unix:{folder}/db.sock"
 
     def __enter__(self) -> OpenVSwitch:
+        if _DATAPATH.exists():
+            raise RuntimeError(
+                "Open vSwitch: its kernel datapath is in use already; allowed: a lab, or a namespace, without one"
+            )
         self.folder.mkdir(parents=True)
         # Just after boot it would never forward; in virtual time waiting is free.
         time.sleep(max(0.0, _BLIND_S - time.monotonic()))
@@ -59,6 +72,8 @@ class OpenVSwitch:
         self._call("ovs-vswitchd", self._socket, *self._daemon_options("ovs-vswitchd"))
 
     def __exit__(self, *exc: object) -> None:
+        with suppress(RuntimeError):  # it may not have come up, or have died; what is left of it is killed
+            self.control("exit", "--cleanup")  # a signal would leave the datapath in the kernel
         for daemon in _DAEMONS:
             self._stop(self.folder / f"{daemon}.pid")
 
@@ -85,6 +100,7 @@ class OpenVSwitch:
             ]
             if controller:
                 words += ["--", "set-controller", bridge.name, controller]
+                words += ["--", "set", "controller", bridge.name, *_CONTROLLER_OPTIONS]
             for number, interface in bridge.ports.items():
                 words += [
                     "--",
@@ -102,6 +118,16 @@ class OpenVSwitch:
     def configure(self, words: Sequence[str], wait: bool = True) -> str:
         """One ovs-vsctl transaction; returns what it prints."""
         return self._call("ovs-vsctl", f"--db={self._socket}", *([] if wait else ["--no-wait"]), *words)
+
+    def control(self, *words: str) -> str:
+        """One command to the running switch (ovs-vswitchd(8), "runtime management commands"); returns its answer."""
+        return self._call("ovs-appctl", f"--target={self.folder}/ovs-vswitchd.ctl", *words)
+
+    def forget_cached_flows(self) -> None:
+        """Look the next packet of every flow up again. Open vSwitch itself goes through its cached flows after a
+        change, but not within 5 ms of the last time (ofproto-dpif-upcall.c): until then packets run into a dead
+        port."""
+        self.control("revalidator/purge")
 
     def version(self) -> str:
         """Version of the running switch."""
@@ -132,5 +158,8 @@ class OpenVSwitch:
         except (FileNotFoundError, ValueError, ProcessLookupError):
             return
         deadline_s = time.monotonic() + _STOP_WAIT_S
-        while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline_s:
+        while Path(f"/proc/{pid}").exists():
+            if time.monotonic() > deadline_s:
+                os.kill(pid, signal.SIGKILL)
+                return
             time.sleep(0.005)

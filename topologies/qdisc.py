@@ -3,12 +3,15 @@ Nothing else speaks netlink to qdiscs.
 
 A switch egress port (handles fixed, so that telemetry finds them):
 
-    1: netem   link and pipeline delay; its limit never binds, because delay is not buffer
+    1: netem   link and pipeline delay; its limit never binds, because delay is not buffer. It has to be the root, so
+               that packets cross the link before they are queued: they arrive when they should, but what is seen at the
+               port (queue, marks, captures) is seen that delay later than at a switch
      2: tbf    line rate, burst of one frame
       3: prio  by DSCP: 3:1 control, 3:2 lossless, 3:3 lossy
        3:1  4: bfifo
        3:2  5: red (marks only) > 6: plug (holds the class while it is paused)
-       3:3  7: red (marks only) > 8: bfifo (tail drop at the configured bytes); no red without marking
+       3:3  7: red (marks, or drops early with plain RED) > 8: bfifo (tail drop at the configured bytes)
+            no red without marking
 
 A NIC:
 
@@ -17,8 +20,10 @@ A NIC:
       3: prio  pure acknowledgements first (3:1 4: bfifo), all else after them (3:2 5: bfifo); nothing is dropped
 
 The line in front of the NIC is as long as the windows of its connections, because netem takes packets off their
-sockets' account at once and TCP's own limit to it (TSQ) sees nothing. Acknowledgements that stood in it would come
-late and in clumps, and starve the other direction; the fair queues that Linux hosts have by default let them pass.
+sockets' account at once (skb_orphan_partial) and TCP's own limit to it (TSQ) sees nothing: where the NIC is the
+bottleneck, round trips grow with it. Acknowledgements that stood in it would come late and in clumps, and starve the
+other direction; fq_codel, which systemd gives to hosts, serves such sparse flows first, and so does the first band
+here.
 
 Rates count frames as Linux does: with the Ethernet header, without FCS,
 preamble and gap.
@@ -54,6 +59,7 @@ from topologies.qdisc_kinds import FORMATS, PLUG_RELEASE_INDEFINITE, TCA_OPTIONS
 ROOT = 0xFFFFFFFF
 NETEM, TBF, PRIO, CONTROL, LOSSLESS_RED, LOSSLESS, LOSSY_RED, LOSSY = (handle << 16 for handle in range(1, 9))
 NIC_ACKS, NIC_QUEUE = CONTROL, LOSSLESS_RED
+_PORT_BANDS, _NIC_BANDS = 3, 2
 CONTROL_DSCP, LOSSLESS_DSCP = 48, 26
 DELAY_LINE_PACKETS = 10_000_000
 NIC_QUEUE_BYTES = 1 << 30
@@ -105,10 +111,10 @@ def switch_port(link: LinkProfile, switch: SwitchProfile) -> tuple[Qdisc, ...]:
     """The stack of a switch egress port."""
     return (
         *_line(link, link.delay_ns + switch.delay_ns),
-        Qdisc("prio", PRIO, TBF | 1, {"bands": 3, "default_band": 2}),
+        Qdisc("prio", PRIO, TBF | 1, {"bands": _PORT_BANDS, "default_band": 2}),
         Qdisc("bfifo", CONTROL, PRIO | 1, {"limit_bytes": CONTROL_QUEUE_BYTES}),
-        *_marked(Qdisc("plug", LOSSLESS, PRIO | 2, {"limit_bytes": switch.buffer_bytes}), LOSSLESS_RED, switch),
-        *_marked(Qdisc("bfifo", LOSSY, PRIO | 3, {"limit_bytes": switch.buffer_bytes}), LOSSY_RED, switch),
+        *_marked(Qdisc("plug", LOSSLESS, PRIO | 2, {"limit_bytes": switch.buffer_bytes}), LOSSLESS_RED, switch, False),
+        *_marked(Qdisc("bfifo", LOSSY, PRIO | 3, {"limit_bytes": switch.buffer_bytes}), LOSSY_RED, switch, True),
     )
 
 
@@ -116,7 +122,7 @@ def nic(link: LinkProfile) -> tuple[Qdisc, ...]:
     """The stack of a host's NIC: it delays and paces, and never drops."""
     return (
         *_line(link, link.delay_ns),
-        Qdisc("prio", PRIO, TBF | 1, {"bands": 2, "default_band": 1}),
+        Qdisc("prio", PRIO, TBF | 1, {"bands": _NIC_BANDS, "default_band": 1}),
         Qdisc("bfifo", NIC_ACKS, PRIO | 1, {"limit_bytes": NIC_QUEUE_BYTES}),
         Qdisc("bfifo", NIC_QUEUE, PRIO | 2, {"limit_bytes": NIC_QUEUE_BYTES}),
     )
@@ -129,9 +135,9 @@ def _line(link: LinkProfile, delay_ns: int) -> tuple[Qdisc, Qdisc]:
     )
 
 
-def _marked(queue: Qdisc, red_handle: int, switch: SwitchProfile) -> tuple[Qdisc, ...]:
-    """`queue` behind a marker, or alone when the switch does not mark."""
-    if switch.marking is None:
+def _marked(queue: Qdisc, red_handle: int, switch: SwitchProfile, may_drop: bool) -> tuple[Qdisc, ...]:
+    """`queue` behind a marker, or alone when the switch does not mark, or would drop where it may not."""
+    if switch.marking is None or (switch.marking.drop and not may_drop):
         return (queue,)
     options = _red_options(switch.marking, switch.buffer_bytes)
     return (Qdisc("red", red_handle, queue.parent, options), replace(queue, parent=red_handle | 1))
@@ -159,7 +165,7 @@ def install(ifindex: int, stack: tuple[Qdisc, ...]) -> Iterator[Request]:
 
 def _classifiers(ifindex: int, bands: int) -> Iterator[Request]:
     """A port's three bands are told apart by DSCP, a NIC's two by what is a pure acknowledgement."""
-    if bands == 2:
+    if bands == _NIC_BANDS:
         yield _classify(ifindex, _PURE_ACK, 1, "pure acknowledgements")
         return
     for band, dscp in ((1, CONTROL_DSCP), (2, LOSSLESS_DSCP)):

@@ -17,7 +17,8 @@ _NETEM_LATENCY64 = 10
 _TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
 _RED_PARMS, _RED_STAB, _RED_MAX_P, _RED_FLAGS = 1, 2, 3, 4
 _RED_ECN, _RED_NODROP = 1, 8
-_RED_ABOVE_BYTES = 1  # RED acts from its thresholds on (linux/red.h, red_cmp_thresh), DCTCP and DCQCN above theirs
+# RED acts from its thresholds on (include/net/red.h, red_cmp_thresh), DCTCP and DCQCN above theirs.
+_RED_ABOVE_BYTES = 1
 
 
 class Format(Protocol):

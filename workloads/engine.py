@@ -19,6 +19,14 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _TFD_NONBLOCK, _TFD_CLOEXEC, _TFD_TIMER_ABSTIME = 0o4000, 0o2000000, 1
 
 
+def _checked(result: int) -> int:
+    """What a call of the C library gave; raises OSError when it failed."""
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
+
+
 @dataclass(frozen=True)
 class Transfer:
     """`size_bytes` over `connection`, starting at `start_ns` of CLOCK_REALTIME."""
@@ -33,7 +41,7 @@ class Engine:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._timer = _LIBC.timerfd_create(time.CLOCK_REALTIME, _TFD_NONBLOCK | _TFD_CLOEXEC)
+        self._timer = _checked(_LIBC.timerfd_create(time.CLOCK_REALTIME, _TFD_NONBLOCK | _TFD_CLOEXEC))
         self._epoll.register(self._timer, select.EPOLLIN)
         self._order = count()
         self._waiting: list[tuple[int, int, Transfer]] = []
@@ -81,7 +89,8 @@ class Engine:
                 self._epoll.register(connection.send_descriptor, select.EPOLLOUT)
         if self._waiting:
             seconds, nanoseconds = divmod(self._waiting[0][0], 10**9)
-            _LIBC.timerfd_settime(self._timer, _TFD_TIMER_ABSTIME, struct.pack("=4q", 0, 0, seconds, nanoseconds), None)
+            until = struct.pack("=4q", 0, 0, seconds, nanoseconds)
+            _checked(_LIBC.timerfd_settime(self._timer, _TFD_TIMER_ABSTIME, until, None))
 
     def _send(self, descriptor: int) -> None:
         connection, left = self._unsent[descriptor]

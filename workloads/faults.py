@@ -54,13 +54,18 @@ class Faults:
     def __exit__(self, *exc: object) -> None:
         self._stop.set()
         self._thread.join()
-        if self._trouble and exc == (None, None, None):
+        if exc != (None, None, None):
+            return
+        if self._trouble:
             raise self._trouble
+        if len(self.done) < len(self._schedule):
+            missed = self._schedule[len(self.done)]
+            raise RuntimeError(f"the workload ended before {missed.target} went {missed.action}")
 
     def _run(self) -> None:
         try:
             self._carry_out_all()
-        except (OSError, KeyError) as error:
+        except Exception as error:  # whatever it is, it is raised where the run waits for it
             self._trouble = error
 
     def _carry_out_all(self) -> None:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Callable
 
@@ -145,13 +145,13 @@ def _datagram_sockets(fabric: Fabric, senders: Sequence[str], quiet_s: float) ->
 
 def reach(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Connect every sender to h1 and let each send a little, over links that are up from the first moment on."""
-    with fabric_of(keys) as (spec, fabric):
+    with fabric_of(keys) as (spec, fabric), ExitStack() as exit_stack:
         hosts.await_carriers(fabric.port_index, deadline_s=0.0)
         for namespace in fabric.namespaces.values():
             with entered(namespace):
                 hosts.await_carriers(["eth0"], deadline_s=0.0)
         pairs = [(f"h{number}", "h1") for number in range(2, known(spec.hosts) + 1)]
-        connections = tcp.connect(fabric, pairs)
+        connections = exit_stack.enter_context(tcp.connected(fabric, pairs))
         sent = [connection.send(100) for connection in connections]
         time.sleep(_QUIET_S)
         received = [connection.receive() for connection in connections]
@@ -168,8 +168,8 @@ def long_flow(keys: Mapping[str, Any], size_bytes: int, window_s: float) -> dict
     """One TCP flow of `size_bytes`; bytes that the hot port sent in the last `window_s` seconds before its end."""
     from workloads import rounds
 
-    with fabric_of(keys) as (spec, fabric):
-        connections = tcp.connect(fabric, [("h2", "h1")])
+    with fabric_of(keys) as (spec, fabric), ExitStack() as exit_stack:
+        connections = exit_stack.enter_context(tcp.connected(fabric, [("h2", "h1")]))
         samples: list[tuple[int, int]] = []
 
         class Watched(tcp.TcpConnection):

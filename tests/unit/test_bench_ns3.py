@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import bench_ns3
-from experiments.spec import Spec
+from experiments import bench_ns3, limits
+from experiments.spec import Spec, known
 from topologies.units import format_duration, format_rate
 from workloads.rounds import Rounds, start_offsets_ns
 
@@ -74,7 +74,7 @@ def test_a_failure_is_one_line(tmp_path: Path, script: str, said: str) -> None:
 
 
 def test_the_workload_is_the_default_spec() -> None:
-    spec = Spec()
+    spec = limits.resolve(Spec())
     assert (spec.senders, spec.rounds, spec.seed) == (bench_ns3.SENDERS, bench_ns3.ROUNDS, bench_ns3.SEED)
     assert (spec.sru_bytes, spec.buffer_bytes) == (bench_ns3.SRU_BYTES, bench_ns3.BUFFER_BYTES)
     assert spec.jitter_ns == bench_ns3.JITTER_NS
@@ -82,7 +82,7 @@ def test_the_workload_is_the_default_spec() -> None:
     assert bench_ns3._DEFAULTS["PointToPointNetDevice::DataRate"] == format_rate(spec.rate_bps)
     assert bench_ns3._DEFAULTS["TcpSocketBase::MinRto"] == format_duration(spec.rto_min_ns)
     ours = Rounds(spec.sru_bytes, spec.rounds, spec.jitter_ns, spec.seed)
-    rounds = [start_offsets_ns(ours, spec.senders, number) for number in range(spec.rounds)]
+    rounds = [start_offsets_ns(ours, known(spec.senders), number) for number in range(spec.rounds)]
     assert bench_ns3.starts_ns() == [start_ns for starts in rounds for start_ns in starts]
 
 

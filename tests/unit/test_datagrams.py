@@ -45,7 +45,7 @@ def test_lost_duplicate_and_late(numbers: list[int], lost: tuple[int, ...], dupl
     ("times_ns", "gap_ns"),
     [([], 30), ([1_000], 30), ([1_000, 1_010], 20), ([1_000, 1_010, 1_900, 1_910], 890), ([1_025, 1_030], 25)],
 )
-def test_the_longest_gap_is_a_silence_at_the_beginning_between_arrivals_or_at_the_end(times_ns: list[int], gap_ns: int) -> None:
+def test_the_longest_gap_is_any_silence(times_ns: list[int], gap_ns: int) -> None:
     assert account(*enumerate(times_ns), count=4).longest_gap_ns == gap_ns
 
 

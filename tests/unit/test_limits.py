@@ -53,7 +53,7 @@ def resolve(**keys: Any) -> Spec:
         (
             {"delay": "10s"},
             "delay, switch_delay: a round trip of 40s is given;"
-            " allowed: up to 900ms (ARP and SYN give up after a second)",
+            " allowed: up to 900ms (ARP and SYN are sent again after a second)",
         ),
         ({"buffer": "4GiB"}, "buffer: 4GiB is given; allowed: up to 2GiB"),
         ({"jitter": "2h"}, "jitter: 7200s is given; allowed: up to 3600s"),

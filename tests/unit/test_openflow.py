@@ -190,6 +190,7 @@ def watch(port: int) -> bytes:
 
 WEIGHT_1 = struct.pack("!HHH2x", 0, 8, 1)  # OFPGBPT_WEIGHT
 SELECT, FAST_FAILOVER = 1, 3
+ADD_OR_MODIFY = 0x8000  # Open vSwitch's OFPGC_ADD_OR_MOD
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ SELECT, FAST_FAILOVER = 1, 3
 )
 def test_every_group_of_1_3(group: Group, kind: int, buckets: list[bytes]) -> None:
     (message,) = sent(V1_3, new_groups={0x1234: group})
-    assert written(message)[8:] == struct.pack("!HBxI", 0, kind, 0x1234) + b"".join(buckets)
+    assert written(message)[8:] == struct.pack("!HBxI", ADD_OR_MODIFY, kind, 0x1234) + b"".join(buckets)
 
 
 def property_by_hand(seed: int) -> bytes:
@@ -244,7 +245,7 @@ def property_by_hand(seed: int) -> bytes:
 def test_every_group_of_1_5(group: Group, kind: int, buckets: list[bytes], properties: bytes) -> None:
     (message,) = sent(V1_5, new_groups={0x1234: group})
     tail = b"".join(buckets)
-    head = struct.pack("!HBxIH2xI", 0, kind, 0x1234, len(tail), ANY)
+    head = struct.pack("!HBxIH2xI", ADD_OR_MODIFY, kind, 0x1234, len(tail), ANY)
     assert written(message)[8:] == head + tail + properties
 
 
@@ -276,7 +277,7 @@ def test_groups_come_before_the_flows_that_use_them_and_go_after(version: int) -
         old_groups=(1,),
     )
     assert [(type(each).__name__, each.command) for each in found] == [
-        ("OFPGroupMod", 0),
+        ("OFPGroupMod", 0x8000),  # Open vSwitch's ADD_OR_MOD
         ("OFPFlowMod", 0),
         ("OFPFlowMod", 4),
         ("OFPGroupMod", 2),

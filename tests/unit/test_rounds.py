@@ -49,7 +49,8 @@ class LocalConnection:
     """A connection over a pair of local sockets that notes when it was used; see `workloads.transport.base`."""
 
     def __init__(self, name: str, notes: list[tuple[str, str]], chunk_bytes: int = 1 << 16) -> None:
-        self.sender, self.receiver, self.notes, self.chunk_bytes = name, "h1", notes, chunk_bytes
+        self.name = self.sender = name
+        self.receiver, self.notes, self.chunk_bytes = "h1", notes, chunk_bytes
         self.sending, self.receiving = socket.socketpair()
         for end in (self.sending, self.receiving):
             end.setblocking(False)

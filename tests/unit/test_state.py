@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.policy import D_MOD_K, ECMP
-from controller.prefixes import parse_prefix
 from controller.rules import Change, Flow, Rules, ToGroup, change, nothing
 from controller.state import FabricState
 from tests.unit.walk import Walker, links, planned
@@ -29,8 +28,12 @@ def fat_tree(routing: str = ECMP) -> FabricState:
     return planned(FatTree(k=4), routing=routing)
 
 
-def address_of(state: FabricState, host: str) -> int:
-    return parse_prefix(state.network.hosts[host].ip)[0]
+MAC_OF_H1 = "00:00:00:00:00:01"
+
+
+def identity_of(state: FabricState, host: str) -> tuple[str, str]:
+    """Address and MAC, as the host tells them."""
+    return state.network.hosts[host].ip, state.network.hosts[host].mac
 
 
 def delivered_everywhere(state: FabricState) -> None:
@@ -116,7 +119,7 @@ def test_trunk_ports_are_all_ports_between_switches() -> None:
 @pytest.mark.parametrize("to", [("leaf3", 9), ("leaf2", 3 + 40), ("leaf1", 8)])
 def test_a_host_that_moves_is_found_at_its_new_place_only(routing: str, to: tuple[str, int]) -> None:
     state = leaf_spine(routing)
-    assert state.host_is_at(address_of(state, "h1"), to) == "h1"
+    assert state.host_is_at(*identity_of(state, "h1"), to) == "h1"
     state.decide()
     assert state.network.homes["h1"] == to
     delivered_everywhere(state)
@@ -130,10 +133,10 @@ def test_a_host_that_moves_is_found_at_its_new_place_only(routing: str, to: tupl
 def test_a_host_moves_between_pods_and_back(routing: str) -> None:
     state = fat_tree(routing)
     first, home = state.wanted, state.network.homes["h1"]
-    assert state.host_is_at(address_of(state, "h1"), ("edge8", 9)) == "h1"
+    assert state.host_is_at(*identity_of(state, "h1"), ("edge8", 9)) == "h1"
     state.decide()
     delivered_everywhere(state)
-    assert state.host_is_at(address_of(state, "h1"), home) == "h1"
+    assert state.host_is_at(*identity_of(state, "h1"), home) == "h1"
     state.decide()
     delivered_everywhere(state)
     assert state.network.homes["h1"] == home
@@ -147,7 +150,7 @@ def test_any_hosts_may_move_anywhere(routing: str, data: st.DataObject) -> None:
     leaf_numbers = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
     for place, number in enumerate(leaf_numbers):
         host = data.draw(st.sampled_from(sorted(state.network.hosts)))
-        assert state.host_is_at(address_of(state, host), (f"leaf{number}", 10 + place)) == host
+        assert state.host_is_at(*identity_of(state, host), (f"leaf{number}", 10 + place)) == host
     state.decide()
     delivered_everywhere(state)
     for switch, tables in Walker(state.network, state.wanted).tables.items():
@@ -156,7 +159,7 @@ def test_any_hosts_may_move_anywhere(routing: str, data: st.DataObject) -> None:
 
 def test_a_moved_host_is_found_round_a_dead_link() -> None:
     state = leaf_spine()
-    state.host_is_at(address_of(state, "h1"), ("leaf3", 9))
+    state.host_is_at(*identity_of(state, "h1"), ("leaf3", 9))
     state.decide()
     walker = Walker(state.network, state.wanted, {("spine1", 3), ("leaf3", 3)})
     for sender in state.network.hosts.keys() - {"h1"}:
@@ -164,26 +167,27 @@ def test_a_moved_host_is_found_round_a_dead_link() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "port"),
+    ("address", "mac", "port"),
     [
-        ("10.0.1.99", ("leaf3", 9)),  # nobody's
-        ("0.0.0.0", ("leaf3", 9)),  # who asks before it has an address (RFC 5227)
-        ("10.0.1.1", ("leaf1", 1)),  # where it is
-        ("10.0.1.1", ("leaf2", 3)),  # heard from another switch: relayed, not moved
+        ("10.0.1.99", MAC_OF_H1, ("leaf3", 9)),  # nobody's
+        ("0.0.0.0", MAC_OF_H1, ("leaf3", 9)),  # who asks before it has an address (RFC 5227)
+        ("10.0.1.1", MAC_OF_H1, ("leaf1", 1)),  # where it is
+        ("10.0.1.1", MAC_OF_H1, ("leaf2", 3)),  # heard from another switch: relayed, not moved
+        ("10.0.1.1", "00:00:00:00:00:02", ("leaf1", 2)),  # h2 says that it is h1
     ],
 )
-def test_a_host_that_has_not_moved(address: str, port: tuple[str, int]) -> None:
+def test_a_host_that_has_not_moved(address: str, mac: str, port: tuple[str, int]) -> None:
     state = leaf_spine()
     before, homes = state.wanted, state.network.homes
-    assert state.host_is_at(parse_prefix(address)[0], port) is None
+    assert state.host_is_at(address, mac, port) is None
     state.decide()
     assert (state.wanted, state.network.homes) == (before, homes)
 
 
 def test_a_move_is_news_once() -> None:
     state = leaf_spine()
-    assert state.host_is_at(address_of(state, "h1"), ("leaf3", 9)) == "h1"
-    assert state.host_is_at(address_of(state, "h1"), ("leaf3", 9)) is None
+    assert state.host_is_at(*identity_of(state, "h1"), ("leaf3", 9)) == "h1"
+    assert state.host_is_at(*identity_of(state, "h1"), ("leaf3", 9)) is None
 
 
 # --- what is sent
@@ -235,7 +239,7 @@ def test_what_is_sent_makes_the_switches_hold_what_is_wanted(
         if data.draw(st.booleans()):
             racks = [switch for switch, node in state.network.switches.items() if node.subnet]
             host, rack = data.draw(st.sampled_from(["h1", "h2", "h4"])), data.draw(st.sampled_from(racks))
-            state.host_is_at(address_of(state, host), (rack, 20))
+            state.host_is_at(*identity_of(state, host), (rack, 20))
         state.decide()
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from topologies.emulate import Fabric
 from topologies.namespaces import entered
@@ -107,28 +108,29 @@ def _end(address: tuple[str, int]) -> str:
     return f"{address[0]}:{address[1]}"
 
 
-def connect(
+@contextmanager
+def connected(
     fabric: Fabric, pairs: Sequence[tuple[str, str]], on_connected: Callable[[], None] = lambda: None
-) -> list[TcpConnection]:
+) -> Iterator[list[TcpConnection]]:
     """One established connection per (sender, receiver), in order; `on_connected` is called after each handshake.
 
     A flow is named by its sender where all go to one receiver, else by both ends. Raises OSError naming the pair that
     cannot connect.
     """
-    payload = os.memfd_create("payload")
-    os.ftruncate(payload, _PAYLOAD_BYTES)
-    listeners = {receiver: _listener(fabric, receiver) for receiver in dict.fromkeys(receiver for _, receiver in pairs)}
-    connections = []
-    try:
+    with ExitStack() as stack:
+        payload = os.memfd_create("payload")
+        stack.callback(os.close, payload)
+        os.ftruncate(payload, _PAYLOAD_BYTES)
+        receivers = dict.fromkeys(receiver for _, receiver in pairs)
+        listeners = {receiver: stack.enter_context(_listener(fabric, receiver)) for receiver in receivers}
+        connections = []
         for index, (sender, receiver) in enumerate(pairs):
-            name = sender if len(listeners) == 1 else f"{sender}>{receiver}"
+            name = sender if len(receivers) == 1 else f"{sender}>{receiver}"
             ends = _handshake(fabric, sender, receiver, listeners[receiver], FIRST_SOURCE_PORT + index)
             connections.append(TcpConnection(name, sender, receiver, *ends, payload))
+            stack.callback(connections[-1].close)
             on_connected()
-        return connections
-    finally:
-        for listener in listeners.values():
-            listener.close()
+        yield connections
 
 
 def _socket_of(fabric: Fabric, host: str) -> socket.socket:
@@ -154,6 +156,7 @@ def _handshake(
     try:
         sending.connect(listener.getsockname())
     except OSError as error:
+        sending.close()
         raise OSError(error.errno, f"{sender} cannot connect to {receiver}: {error.strerror}") from error
     receiving, _ = listener.accept()
     for end in (sending, receiving):
