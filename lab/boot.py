@@ -12,6 +12,7 @@ import ctypes
 import fcntl
 import json
 import os
+import resource
 import random
 import selectors
 import shutil
@@ -202,6 +203,9 @@ class _Session:
             _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)
+            # The guest's files are ours too: a fabric of processes opens more than the usual 1,024.
+            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
             os.sched_setaffinity(0, {core})
             self.pipes.place_in_child()
 

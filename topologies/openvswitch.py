@@ -26,7 +26,7 @@ _OPTIONS = ("n-handler-threads=1", "n-revalidator-threads=1", "stats-update-inte
 # costs the controller no more than this many packets a second.
 _CONTROLLER_OPTIONS = ("inactivity_probe=0", "max_backoff=1000", "controller_rate_limit=1000")
 PROTOCOLS = "OpenFlow13,OpenFlow15"
-_STOP_WAIT_S = 5.0
+_STOP_WAIT_S = 30.0
 # Measured: bridges made before the monotonic clock is at 10 s do not forward (Open vSwitch 3.1).
 _BLIND_S = 10.5
 
@@ -72,10 +72,13 @@ class OpenVSwitch:
         self._call("ovs-vswitchd", self._socket, *self._daemon_options("ovs-vswitchd"))
 
     def __exit__(self, *exc: object) -> None:
-        with suppress(RuntimeError):  # it may not have come up, or have died; what is left of it is killed
+        switch, database = (self.folder / f"{daemon}.pid" for daemon in _DAEMONS)
+        with suppress(RuntimeError):  # it may not have come up, or have died
             self.control("exit", "--cleanup")  # a signal would leave the datapath in the kernel
-        for daemon in _DAEMONS:
-            self._stop(self.folder / f"{daemon}.pid")
+            self._await_end(switch)
+        for pidfile in (switch, database):
+            self._send(pidfile, signal.SIGTERM)
+            self._await_end(pidfile)
 
     def create(self, bridges: Sequence[Bridge], controller: str | None = None) -> None:
         """All bridges with all ports in one transaction.
@@ -150,16 +153,16 @@ class OpenVSwitch:
             )
         return done.stdout
 
-    @staticmethod
-    def _stop(pidfile: Path) -> None:
-        try:
-            pid = int(pidfile.read_text())
-            os.kill(pid, signal.SIGTERM)
-        except (FileNotFoundError, ValueError, ProcessLookupError):
-            return
+    def _await_end(self, pidfile: Path) -> None:
+        """Until the daemon has ended, which removes its pidfile; one that does not is killed."""
         deadline_s = time.monotonic() + _STOP_WAIT_S
-        while Path(f"/proc/{pid}").exists():
+        while pidfile.exists():
             if time.monotonic() > deadline_s:
-                os.kill(pid, signal.SIGKILL)
+                self._send(pidfile, signal.SIGKILL)
                 return
             time.sleep(0.005)
+
+    @staticmethod
+    def _send(pidfile: Path, number: signal.Signals) -> None:
+        with suppress(FileNotFoundError, ValueError, ProcessLookupError):
+            os.kill(int(pidfile.read_text()), number)

@@ -31,7 +31,7 @@ def data(folder: Path, point: str) -> list[Frame]:
 
 STACKS: dict[str, list[tuple[str, str, str]]] = {
     "droptail": [("plug", "6:", "3:2"), ("bfifo", "8:", "3:3")],
-    "red": [("red", "5:", "3:2"), ("plug", "6:", "5:1"), ("red", "7:", "3:3"), ("bfifo", "8:", "7:1")],
+    "red": [("plug", "6:", "3:2"), ("red", "7:", "3:3"), ("bfifo", "8:", "7:1")],  # the lossless class may not drop
     "dctcp": [("red", "5:", "3:2"), ("plug", "6:", "5:1"), ("red", "7:", "3:3"), ("bfifo", "8:", "7:1")],
 }
 MARKING: dict[str, dict[str, Any]] = {
