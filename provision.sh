@@ -106,6 +106,9 @@ build_environment() {
     "$system_python" -m venv "$building" || stop "environment: cannot make $building (the message is above)"
     pip "$building" --only-binary :all: --requirement "$here/requirements/requirements.txt"
     pip "$building" --no-deps --no-build-isolation --use-pep517 --requirement "$here/requirements/sources.txt"
+    # Compiled modules that are valid whatever the times of the files say: a copied environment runs as the first did.
+    "$building/bin/python" -m compileall -q -f --invalidation-mode unchecked-hash -s "$building" -p "$own" \
+        "$building/lib" >/dev/null || true # some packages carry templates that are no Python
     # Only now do the system's packages (Mininet, pyverbs) come in sight: pip must not count on any of them.
     sed -i 's/^\(include-system-site-packages\) = false/\1 = true/' "$building/pyvenv.cfg"
     grep -rlIF "$building" "$building/bin" "$building/pyvenv.cfg" | xargs sed -i "s|$building|$own|g"

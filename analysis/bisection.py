@@ -26,6 +26,7 @@ from analysis.style import Drawn, drawn
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, all_drops, goodput_bps, processor
 
 FULL, ALLOWED = "full bisection", "all that the uplinks allow"
+NOT_CROSSED = "not tested: no flow took an uplink"
 FULL_SHARE = 0.95  # of the best possible: slow start, one way's delay and the ACKs of the other direction take the rest
 GOOD, POOR = Fraction(1), Fraction(4)  # slide 10: 1:1 is good, over 4:1 poor
 _NO_FABRIC = "no fabric.json tells what the links allow"
@@ -89,7 +90,7 @@ def verdict(run: Run) -> Verdict:
     least = worst(run)
     pieces = (_finished(run), _worst_host(run, least), _median_host(run), _all_hosts(run), processor(run))
     answer = _answer(run, least, all(piece.holds for piece in (pieces[0], pieces[-1])))
-    good = {FULL: True, ALLOWED: None, NOT_PROVEN: None}.get(answer, False)
+    good = {FULL: True, ALLOWED: None, NOT_PROVEN: None, NOT_CROSSED: None}.get(answer, False)
     return Verdict("bisection", answer, (*pieces, *_crowding(run)), good=good)
 
 
@@ -97,6 +98,9 @@ def _answer(run: Run, least: HostRate | None, is_sound: bool) -> str:
     """Full is full on any clock; what is less proves something only where all transfers ended and the CPU kept up."""
     if least is None or least.best_bps is None or not run.measured.get("complete"):
         return NOT_PROVEN
+    crowded = collisions(run)
+    if crowded is not None and not crowded.most:
+        return NOT_CROSSED
     if least.rate_bps < FULL_SHARE * least.best_bps:
         # 94.97 % must not read as the 95 % that it falls short of.
         share = share_words(min(least.rate_bps / least.best_bps, FULL_SHARE - 0.001))

@@ -103,7 +103,8 @@ def _timeline_title(run: Run, flows: Sequence[str]) -> str:
         if slowest.open_flows
         else f"over after {text.seconds(slowest.last_loss_ns / 1e9)}"
     )
-    return f"{names}: {text.counted(len(flows), 'flow')} lose {lost}, {over}"
+    verb = "loses" if len(flows) == 1 else "lose"
+    return f"{names}: {text.counted(len(flows), 'flow')} {verb} {lost}, {over}"
 
 
 def _marks(run: Run, each: Failure) -> dict[str, int]:

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.run import Run
 from analysis.spread import Tier, is_regular, tiers
-from analysis.style import IDEAL, Skipped, label, legend_below, legend_rows, look, new_figure
+from analysis.style import IDEAL, Skipped, label, legend_below, legend_rows, looks, new_figure
 
 _CHANCE = "by chance (binomial)"
 _CAPTION = (
@@ -34,12 +34,12 @@ def histogram(run: Run) -> tuple[Figure, str, str]:
     title = f"Links from {top.name} in use: {', '.join(used)}"
     names = [*shown, *([_CHANCE] if is_regular(run) else [])]
     figure, (axes,) = new_figure(title, legend_rows=legend_rows(names))
-    width = 0.9 / len(shown)
+    width, colours = 0.9 / len(shown), looks(list(shown))
     for number, (name, tier) in enumerate(shown.items()):
         links = Counter(tier.links.values())
         aside = width * (number - (len(shown) - 1) / 2)
         places = [count + aside for count in links]
-        axes.bar(places, list(links.values()), width=width, color=look(name).colour, label=name)
+        axes.bar(places, list(links.values()), width=width, color=colours[name].colour, label=name)
     if is_regular(run):
         chance = _binomial(top)
         axes.plot(list(chance), list(chance.values()), color=IDEAL, marker=".", linewidth=1.2, label=_CHANCE)

@@ -46,6 +46,12 @@ def look(scheme: str) -> Look:
     return _LOOKS.get(scheme, _OTHER_LOOKS[zlib.crc32(scheme.encode()) % len(_OTHER_LOOKS)])
 
 
+def looks(names: Sequence[str]) -> dict[str, Look]:
+    """A look for each of a few names that stand beside each other: no two alike, however they are called."""
+    choices = (*_OTHER_LOOKS, *_LOOKS.values())
+    return {name: choices[number % len(choices)] for number, name in enumerate(names)}
+
+
 class Skipped(Exception):
     """Raised by a drawing whose inputs are missing; its text is the reason."""
 
@@ -97,8 +103,9 @@ def label(axes: Axes, x: str, y: str) -> None:
 
 
 def _legend_columns(names: Sequence[str]) -> int:
-    """Three columns, or two where a long name would push the legend over the edge."""
-    return 3 if max(map(len, names)) <= 24 else 2
+    """Three columns, or two where long names would push the legend over the edge."""
+    longest = sorted(map(len, names))[-3:]
+    return 3 if longest[-1] <= 24 and sum(longest) <= 62 else 2
 
 
 def legend_rows(names: Sequence[str]) -> int:

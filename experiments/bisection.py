@@ -38,8 +38,8 @@ EXPERIMENT = Experiment(
     name="bisection",
     question="How much of their bandwidth do all hosts get when they all send across the fabric?",
     claim="slides 10, 12: bisection 1:1 is good, over 4:1 poor; a fat-tree has full bisection bandwidth",
-    expects="1:1 with D-mod-k carries nearly the line rate of every host, ECMP loses a third to collisions, 2:1 and 4:1"
-    " leave a half and a quarter",
+    expects="a permutation at 1:1 with D-mod-k gives every host nearly the line rate; ECMP puts two or three flows on"
+    " some links and none on others; 2:1 and 4:1 leave a half and a quarter",
     defaults={
         "topology": "leaf_spine",
         "leaves": 4,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
-from experiments.spec import Spec, parse, unfit, without
+from experiments.spec import Spec, keys, parse, unfit, without
 from topologies.units import BadRequest
 
 
@@ -79,13 +79,20 @@ def find(name: str) -> Experiment:
     return known[name]
 
 
+def _fitting(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults, without the sizes of their topology when another one is asked for."""
+    if given.get("topology", defaults.get("topology")) == defaults.get("topology"):
+        return dict(defaults)
+    return {name: value for name, value in defaults.items() if "topology" not in keys()[name].metadata["needs"]}
+
+
 def plan(experiment: Experiment, given: Mapping[str, Any]) -> Plan:
     """The runs of `experiment` with the user's `given` keys laid over its defaults.
 
     What a run takes over from the defaults or from the main run, and what does not apply to its topology or workload,
     is dropped.
     """
-    main = parse({**experiment.defaults, **given})
+    main = parse({**_fitting(experiment.defaults, given), **given})
     main = without(main, {key.name for key in unfit(main)} - set(given))
     planned = ((case, parse(case.changes, main)) for case in experiment.cases(main))
     cases = tuple(

@@ -349,14 +349,14 @@ def _shell_spec(topology: str, given: dict[str, str]) -> Spec:
 
 
 def _topo(arguments: argparse.Namespace) -> None:
-    if arguments.draw is None and arguments.orders is None and not arguments.json:
-        raise BadRequest("--draw, --json, --orders: none is given; allowed: one of them, or more")
     if arguments.draw is not None and arguments.draw.suffix not in _DRAWINGS:
         raise BadRequest(f"--draw: {arguments.draw} is given; allowed: a name that ends in {', '.join(_DRAWINGS)}")
     given = request.from_words(arguments.set)
     spec = limits.resolve(parse({**given, "topology": arguments.topology}))
     described = fabrics.document(spec)
-    said = []
+    from analysis.fabric import fabric_title
+
+    said = [fabric_title(described)]
     if arguments.draw is not None:
         with _writing("--draw", arguments.draw):
             _draw(described, arguments.draw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,7 +10,28 @@ from mininet.cli import CLI
 from mininet.log import setLogLevel
 
 from experiments import rundir
-from experiments.stage import staged
+from experiments.stage import Stage, staged
+
+
+class Prompt(CLI):
+    """Mininet's prompt, without the command that would hang."""
+
+    def do_iperf(self, line: str) -> None:
+        """Say what to use instead."""
+        print("iperf waits by spinning on the clock, which stands still meanwhile; try: h1 iperf3 -s -D -1,")
+        print("then h2 iperf3 -c h1 -n 20M, or measure with the experiments (see docs/troubleshooting.md)")
+
+    do_iperfudp = do_iperf
+
+
+def suggestions(stage: Stage) -> str:
+    """Commands that make sense on this fabric."""
+    tiers = stage.tiers
+    cable = next((wire for wire in stage.description.wires if tiers[wire.a] and tiers[wire.b]), None)
+    words = ["h1 ping -c 3 h2", "pingall", "h2 tc -s qdisc show dev eth0"]
+    if cable is not None:
+        words += [f"link {cable.a} {cable.b} down", "dpctl dump-groups", "sh ovs-vsctl show"]
+    return ", ".join([*words, "exit"])
 
 
 def main(folder: Path) -> int:
@@ -17,10 +39,10 @@ def main(folder: Path) -> int:
     spec = rundir.read_spec(folder)
     setLogLevel("info")
     with staged(spec) as stage:
-        where = f"{len(stage.hosts)} hosts on {spec.topology}"
-        print(f"{where}; try: h1 ping -c 3 h2, h2 tc -s qdisc show dev eth0, pingall, link leaf1 spine1 down, exit")
+        os.environ["OVS_RUNDIR"] = str(stage.fabric.openvswitch.folder)  # where `sh ovs-vsctl` and the like look
+        print(f"{len(stage.hosts)} hosts on {spec.topology}; try: {suggestions(stage)}")
         print(f"what you write to {folder} stays; everything else is gone at exit")
-        CLI(stage.fabric)
+        Prompt(stage.fabric)
     return 0
 
 

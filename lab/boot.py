@@ -12,8 +12,8 @@ import ctypes
 import fcntl
 import json
 import os
-import resource
 import random
+import resource
 import selectors
 import shutil
 import signal

@@ -12,8 +12,9 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,18 @@ class FabricSwitch(LazyShell, Switch):
 class FabricIntf(Intf):
     """An interface that netlink configures; Mininet's commands for it are left out."""
 
+    when_up: Callable[[], None] | None = None
+
     def config(self, **params: Any) -> dict[str, Any]:
         """Nothing to run."""
         return {}
+
+    def ifconfig(self, *args: str) -> Any:
+        """As Mininet's, for its `link A B down` and `up`; a host gets back the routes that the kernel has dropped."""
+        said = super().ifconfig(*args)
+        if args == ("up",) and self.when_up:
+            self.when_up()
+        return said
 
 
 class FabricLink(Link):
@@ -198,23 +208,30 @@ class Fabric(Mininet):
         for intf in intfs:
             index = host.ifindexes[intf.name]
             requests += [link_up(index), *qdisc.install(index, qdisc.nic(intf.link.profile))]
-        netlink.execute([*requests, *self._addressing(host)])
-
-    def _addressing(self, host: FabricHost) -> Iterator[Request]:
-        """The host's one address, on eth0, and its routes: everything by eth0, through the gateway where switches
-        route; by each further interface the hosts on the switch behind it."""
-        first, *others = host.intfList()
+        first = intfs[0]
         first.ip, first.prefixLen = host.params["ip"].split("/")
+        address = new_address(host.ifindexes[first.name], first.ip, PREFIX_LENGTH)
+        netlink.execute([*requests, address, *self._routes(host, intfs)])
+        for intf in intfs:
+            intf.when_up = partial(self._restore_routes, host, intf)
+
+    def _restore_routes(self, host: FabricHost, intf: FabricIntf) -> None:
+        self._netlinks[host.name].execute(self._routes(host, [intf]))
+
+    def _routes(self, host: FabricHost, intfs: Sequence[FabricIntf]) -> Iterator[Request]:
+        """A host's routes by these interfaces: everything by eth0, through the gateway where switches route; by each
+        further one the hosts on the switch behind it."""
         gateway = GATEWAY if self.openflow_controller else None
         rto_min_ms, rest_ns = divmod(self.host_profile.rto_min_ns, 1_000_000)
         if rest_ns:
             raise ValueError(f"rto_min_ns {self.host_profile.rto_min_ns}: the kernel takes whole milliseconds")
-        index = host.ifindexes[first.name]
-        yield new_address(index, first.ip, PREFIX_LENGTH)
-        yield new_route(index, SUBNET, PREFIX_LENGTH, rto_min_ms, gateway)
-        for intf in others:
+        for intf in intfs:
+            index = host.ifindexes[intf.name]
+            if intf is host.intfList()[0]:
+                yield new_route(index, SUBNET, PREFIX_LENGTH, rto_min_ms, gateway)
+                continue
             for peer in self._behind(intf):
-                yield new_route(host.ifindexes[intf.name], peer, 32, rto_min_ms, gateway)
+                yield new_route(index, peer, 32, rto_min_ms, gateway)
 
     @staticmethod
     def _behind(intf: FabricIntf) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from controller.policy import Orders
 from experiments import catalog, cli, fabrics, limits
 from experiments.spec import keys, parse
 from topologies.units import BadRequest
@@ -88,7 +89,6 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
             "leaves: 2 is given with topology=fat_tree; allowed: ",
         ),
         (["topo"], "the following arguments are required: NAME"),
-        (["topo", "star"], "--draw, --json, --orders: none is given; allowed: one of them, or more"),
         (["topo", "ring", "--json"], "topology: 'ring' is unknown; allowed: star, dumbbell, "),
         (
             ["topo", "star", "--draw", "star.gif"],
@@ -269,8 +269,25 @@ def test_a_fabric_is_told_as_json(capsys: pytest.CaptureFixture[str], folder: Pa
     ("name", "begins"), [("new/fabric.svg", b"<?xml"), ("fabric.png", b"\x89PNG"), ("fabric.pdf", b"%PDF")]
 )
 def test_a_fabric_is_drawn(capsys: pytest.CaptureFixture[str], folder: Path, name: str, begins: bytes) -> None:
-    assert call(capsys, "topo", "gpu_pod", "--draw", name)[:2] == (DONE, f"drawing: {name}\n")
+    status, out, _ = call(capsys, "topo", "gpu_pod", "--draw", name)
+    assert (status, out.splitlines()[1:]) == (DONE, [f"drawing: {name}"])
     assert (folder / name).read_bytes().startswith(begins)
+
+
+def test_a_fabric_is_told_in_a_line(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    told = "fat-tree k = 4: 16 hosts, 20 switches, 48 links\n"
+    assert call(capsys, "topo", "fat_tree")[:2] == (DONE, told)
+    assert list(folder.iterdir()) == []
+
+
+def test_orders_are_written_for_what_a_controller_routes(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert call(capsys, "topo", "dumbbell", "--orders", "orders.json")[0] == DONE
+    orders = Orders.from_json(json.loads((folder / "orders.json").read_text()))
+    assert [switch.name for switch in orders.fabric.switches] == ["left1", "right1"]
+    status, out, err = call(capsys, "topo", "star", "--orders", "star.json")
+    assert (status, out) == (BAD_REQUEST, "")
+    assert err.startswith("run_experiment: topology: star has one switch, which learns by itself; allowed: ")
+    assert not (folder / "star.json").exists()
 
 
 def test_a_fabric_is_drawn_and_told(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

@@ -53,7 +53,8 @@ def test_a_schedule_survives_being_written_down(events: list[Failure]) -> None:
     [
         (
             "leaf1:down",
-            "failure: 'leaf1:down' is not understood; allowed: SWITCH, SWITCH-SWITCH or controller, :down@ or :up@, a time",
+            "failure: 'leaf1:down' is not understood; allowed: SWITCH, SWITCH-SWITCH or controller, :down@ or :up@, a"
+            " time",
         ),
         ("leaf1:down@-1ms", "failure: 'leaf1:down@-1ms' is not understood; allowed: "),
         (
