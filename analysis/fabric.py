@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from analysis import text
 from topologies.units import BadRequest
 
+_TIERS = (1, 2, 3)
+
 
 class Switch(NamedTuple):
     """A switch of the document."""
@@ -39,6 +41,9 @@ class Fabric:
     def of(document: Mapping[str, Any]) -> Fabric:
         """The fabric of a document; raises BadRequest when it lacks something."""
         try:
+            strange = [each["tier"] for each in document["switches"] if each["tier"] not in _TIERS]
+            if strange:
+                raise BadRequest(f"fabric.json: tier {strange[0]!r} is given; allowed: 1 to {len(_TIERS)}")
             return Fabric(
                 tuple(
                     Switch(each["name"], each["tier"], each.get("subnet"), each.get("inside_server", False))

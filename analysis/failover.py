@@ -23,6 +23,7 @@ from analysis.style import Drawn, drawn
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict
 
 RECOVERS, NOTHING_FAILED = "recovers in time", "nothing failed"
+CUT_OFF = "recovers, but for hosts that are cut off"
 TOO_LATE, TOO_MANY = "recovers too late", "loses more than it had to"
 REPAIRED_LATE, DUPLICATED = "repaired too late", "duplicates datagrams"
 LOST_OTHERWISE = "loses datagrams without a failure"
@@ -94,6 +95,7 @@ def _told(run: Run, each: Failure) -> dict[str, Any]:
         "at_s": (each.time_ns - begin_ns(run)) / 1e9,
         "in_flight": each.in_flight,
         "unnoticed": each.unnoticed,
+        "cut_off": each.cut_off,
         "lost": each.lost,
         "recovery_s": recovery_s(each),
         "noticed_s": _s(each.noticed_ns),
@@ -122,9 +124,10 @@ def verdict(run: Run) -> Verdict:
         answers = dict(zip((piece.name for piece in pieces), _answers(bool(exact))))
     answer = next((answers[piece.name] for piece in pieces if piece.holds is False), None)
     if answer is None:
-        good = NOTHING_FAILED if not failures(run) else RECOVERS
+        is_whole = not any(each.cut_off for each in failures(run))
+        good = (RECOVERS if is_whole else CUT_OFF) if failures(run) else NOTHING_FAILED
         answer = good if all(piece.holds for piece in pieces if piece.applies) else NOT_PROVEN
-    words = {RECOVERS: True, NOTHING_FAILED: None, NOT_PROVEN: None}
+    words = {RECOVERS: True, NOTHING_FAILED: None, NOT_PROVEN: None, CUT_OFF: None}
     return Verdict("failover", answer, tuple(pieces), good=words.get(answer, False))
 
 
@@ -164,7 +167,8 @@ def _bound(run: Run) -> Evidence:
         measured=worst.lost,
         unit="datagrams",
         tolerance=f"at most what was in flight on what died ({worst.in_flight:,}) and what reached its ports before "
-        f"the switches noticed ({late}), for every failure; here {worst.name}",
+        f"the switches noticed ({late}), and what had no way left ({worst.cut_off:,}), for every failure; here "
+        f"{worst.name}",
         holds=worst.lost <= worst.allowed,
         source="streams, failures and control_events of measured.json",
     )
@@ -298,13 +302,24 @@ def sections(run: Run) -> Html:
 
 
 def _failures_table(run: Run) -> str:
-    heads = ("failure", "at", "in flight", "unnoticed", "lost", "last loss after", "heard after", "repaired, from then")
+    heads = (
+        "failure",
+        "at",
+        "in flight",
+        "unnoticed",
+        "cut off",
+        "lost",
+        "last loss after",
+        "heard after",
+        "repaired, from then",
+    )
     rows = [
         [
             each.name,
             text.seconds((each.time_ns - begin_ns(run)) / 1e9),
             text.count(each.in_flight),
             text.count(each.unnoticed),
+            text.count(each.cut_off),
             text.count(each.lost),
             "not recovered"
             if each.open_flows

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from analysis.cost_model import longest_links, store_and_forward_ns
-from analysis.probes import FRAME_BYTES
+from analysis.probes import LONE_FRAME_BYTES
 from analysis.run import Run
 from analysis.ways import Way, ways_to_all
 
@@ -38,6 +38,7 @@ class Loss:
 class Failure:
     """An event, what was in flight on the links that died, the datagrams it cost, and the controller's part.
 
+    losses are those that had another way; cut_off counts those of flows that had none left, which nothing can save;
     last_loss_ns: from the event to when its last lost datagram would have arrived, 0 without any; open_flows: flows
     that lost their last datagram to it, so that nothing shows them to have recovered; noticed_ns: from the event to
     when the last switch with a dead port had noticed, by the port's event at the controller (None: no word of it);
@@ -52,6 +53,7 @@ class Failure:
     action: str
     in_flight: int
     losses: tuple[Loss, ...]
+    cut_off: int
     last_loss_ns: int
     open_flows: int
     noticed_ns: int | None
@@ -63,12 +65,12 @@ class Failure:
     @property
     def lost(self) -> int:
         """How many datagrams it cost."""
-        return len(self.losses)
+        return len(self.losses) + self.cut_off
 
     @property
     def allowed(self) -> int:
         """The most that switches with detours of their own may lose."""
-        return self.in_flight + self.unnoticed
+        return self.in_flight + self.unnoticed + self.cut_off
 
     @property
     def repair_ns(self) -> int | None:
@@ -85,7 +87,7 @@ def path_ns(run: Run) -> int:
     """The longest way through the idle fabric, one way: how long after it was sent a datagram can be on its way."""
     spec = run.parameters
     links, rates = longest_links(spec.topology), (spec.path.rate_bps, spec.uplink_bps)
-    return math.ceil(store_and_forward_ns(FRAME_BYTES, links, *rates, spec.link_delay_ns, spec.switch_delay_ns))
+    return math.ceil(store_and_forward_ns(LONE_FRAME_BYTES, links, *rates, spec.link_delay_ns, spec.switch_delay_ns))
 
 
 def begin_ns(run: Run) -> int:
@@ -123,7 +125,53 @@ def failures(run: Run) -> tuple[Failure, ...]:
         place = bisect_right(times_ns, outage[0].sent_ns + path_ns(run)) - 1
         if place >= 0:
             lost[place].extend(outage)
-    return tuple(_failure(run, entry, found) for entry, found in zip(entries, lost))
+    ways_left = [_components(run, gone) for gone in _gone(entries)]
+    told = []
+    for entry, found in zip(entries, lost):
+        with_way = [loss for loss in found if _has_way(loss, times_ns, ways_left, path_ns(run))]
+        told.append(_failure(run, entry, with_way, len(found) - len(with_way)))
+    return tuple(told)
+
+
+def _gone(entries: Sequence[Mapping[str, Any]]) -> list[frozenset[str]]:
+    """After each event, the interfaces that are down."""
+    found, down = [], {}
+    for entry in entries:
+        if entry["action"] == "down":
+            down[entry["target"]] = frozenset(entry["in_flight"])
+        else:
+            down.pop(entry["target"], None)
+        found.append(frozenset().union(*down.values()))
+    return found
+
+
+def _components(run: Run, gone: frozenset[str]) -> dict[str, str]:
+    """Node -> a name for the part of the fabric that it can reach while these interfaces are down; empty without a
+    fabric.json."""
+    parts: dict[str, str] = {}
+    if run.fabric is None:
+        return parts
+    peers: dict[str, list[str]] = {}
+    for wire in run.fabric["wires"]:
+        if not {f"{wire['a']}-eth{wire['a_port']}", f"{wire['b']}-eth{wire['b_port']}"} & gone:
+            peers.setdefault(wire["a"], []).append(wire["b"])
+            peers.setdefault(wire["b"], []).append(wire["a"])
+    for node in peers:
+        waiting = [node] if node not in parts else []
+        while waiting:
+            here = waiting.pop()
+            if here not in parts:
+                parts[here] = node
+                waiting += peers[here]
+    return parts
+
+
+def _has_way(loss: Loss, times_ns: Sequence[int], ways_left: Sequence[Mapping[str, str]], late_ns: int) -> bool:
+    """Whether the ends of the datagram's flow could reach each other when it was under way."""
+    place = bisect_right(times_ns, loss.sent_ns + late_ns) - 1
+    parts = ways_left[place] if place >= 0 else {}
+    sender, _, receiver = loss.flow.partition(">")
+    return not parts or (sender in parts and parts.get(sender) == parts.get(receiver))
 
 
 def died_ns(run: Run) -> int | None:
@@ -150,7 +198,7 @@ def _entries(run: Run, key: str, needed: Sequence[str]) -> list[dict[str, Any]]:
     return run.entries(key, needed) if key in run.measured else []
 
 
-def _failure(run: Run, entry: dict[str, Any], found: Sequence[Loss]) -> Failure:
+def _failure(run: Run, entry: dict[str, Any], found: Sequence[Loss], cut_off: int) -> Failure:
     time_ns, killed_ns = entry["time_ns"], died_ns(run)
     heard_ns, repaired_ns = _control(run, time_ns, entry["action"]) if entry["target"] != CONTROLLER else (None, None)
     last_ns = {each["flow"]: each["first_ns"] + (each["sent"] - 1) * each["interval_ns"] for each in streams(run)}
@@ -161,6 +209,7 @@ def _failure(run: Run, entry: dict[str, Any], found: Sequence[Loss]) -> Failure:
         action=entry["action"],
         in_flight=sum(entry["in_flight"].values()),
         losses=tuple(found),
+        cut_off=cut_off,
         last_loss_ns=max((loss.sent_ns + path_ns(run) - time_ns for loss in found), default=0),
         open_flows=sum(loss.sent_ns == last_ns[loss.flow] for loss in found),
         noticed_ns=max(noticed_ns.values(), default=None),
@@ -237,7 +286,7 @@ def _peers(document: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 def _reached_ns(run: Run, way: Way) -> float:
     """How long after it was sent a datagram reaches a port of the switch at the way's end."""
-    return way.delay_ns(FRAME_BYTES, run.parameters.switch_delay_ns)
+    return way.delay_ns(LONE_FRAME_BYTES, run.parameters.switch_delay_ns)
 
 
 def _between(low_ns: float, high_ns: float, interval_ns: int, sent: int) -> int:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from analysis.cost_model import ETHERNET_HEADER_BYTES, store_and_forward_ns
+from analysis.cost_model import store_and_forward_ns
 from analysis.run import Run
 from analysis.ways import Way, shortest_ways
 
-FRAME_BYTES = ETHERNET_HEADER_BYTES + 64
+# A frame alone is sent in no time: the token bucket of an idle port holds it whole.
+LONE_FRAME_BYTES = 0
 _KEYS = ("sender", "receiver", "switches", "delay_ns")
 _PLACES = {
     "star": {2: "on one switch"},
@@ -48,10 +49,10 @@ def probes(run: Run) -> tuple[Probe, ...]:
 def _probe(run: Run, entry: Mapping[str, Any], way: Way | None) -> Probe:
     links, spec = entry["switches"] + 1, run.parameters
     modelled_ns = (
-        way.delay_ns(FRAME_BYTES, spec.switch_delay_ns)
+        way.delay_ns(LONE_FRAME_BYTES, spec.switch_delay_ns)
         if way
         else store_and_forward_ns(
-            FRAME_BYTES, links, spec.path.rate_bps, spec.uplink_bps, spec.link_delay_ns, spec.switch_delay_ns
+            LONE_FRAME_BYTES, links, spec.path.rate_bps, spec.uplink_bps, spec.link_delay_ns, spec.switch_delay_ns
         )
     )
     pair = entry["sender"], entry["receiver"]

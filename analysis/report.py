@@ -14,6 +14,7 @@ from typing import Any
 from analysis import text
 from analysis.draw import draw_fabric
 from analysis.fabric import fabric_title
+from analysis.files import write_whole
 from analysis.kinds import kind_of
 from analysis.markup import Cell, Html, definitions, escaped, table
 from analysis.report_cases import cases
@@ -31,8 +32,7 @@ _HERE = Path(__file__).parent
 def write_report(run: Run) -> Path:
     """Draw the figures, write report.html into the run directory and return its path."""
     path = run.path / "report.html"
-    path.write_text(page(run, draw_all(run)), encoding="utf-8")
-    return path
+    return write_whole(path, page(run, draw_all(run)))
 
 
 def draw_all(run: Run) -> list[Drawn]:
@@ -90,7 +90,20 @@ def _missing(run: Run, verdict: Verdict) -> Html:
     """What the run directory lacks, so that nobody takes silence for zero."""
     reasons = [reason.replace(f"{run.path}/", "") for reason in dict.fromkeys([*verdict.missing, *run.missing])]
     shown = [*reasons[:6], *([f"and {len(reasons) - 6} more"] if len(reasons) > 6 else [])]
-    return Html(f'<p class="open">Missing: {escape("; ".join(shown))}.</p>' if shown else "")
+    missing = f'<p class="open">Missing: {escape("; ".join(shown))}.</p>' if shown else ""
+    return Html(missing + _broken(run))
+
+
+def _broken(run: Run) -> str:
+    """What was broken on purpose while the hosts sent, where the page does not tell of it anyway."""
+    tells = "failures" in run.measured and run.workload != "streams"
+    events = run.entries("failures", ("time_ns", "target", "action")) if tells else []
+    begin_ns = run.rounds[0].start_ns if run.rounds else 0
+    told = [
+        f"{event['target']} {event['action']} {text.seconds((event['time_ns'] - begin_ns) / 1e9)} after the begin"
+        for event in events
+    ]
+    return f'<p class="open">Failures on schedule: {escape("; ".join(told))}.</p>' if told else ""
 
 
 def _controller(run: Run) -> Html:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from analysis.files import write_whole
 from analysis.kinds import kind_of
 from analysis.measures import data_packets, ecn_marks, kernel_timeouts, ratio, retransmits
 from analysis.run import Run
@@ -72,7 +73,7 @@ def _common(run: Run) -> dict[str, Any]:
 def write_summary(run: Run) -> Path:
     """Write summary.json into the run directory and return its path."""
     path = run.path / "summary.json"
-    path.write_text(json.dumps(summarize(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(summarize(run), indent=1, ensure_ascii=False) + "\n")
     return path
 
 

@@ -12,13 +12,12 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
 
-FRAMEWORKS = {"ryu": "ryu", "os_ken": "os-ken"}  # package -> name of its distribution
-CHOICE = "FABRICLAB_OPENFLOW_FRAMEWORK"
+from controller.policy import FRAMEWORK_VARIABLE, FRAMEWORKS
 
 
 def _choose() -> str:
     """The framework that is asked for, or else the first that is installed; raises ImportError when there is none."""
-    asked = os.environ.get(CHOICE)
+    asked = os.environ.get(FRAMEWORK_VARIABLE)
     for name in [asked] if asked else FRAMEWORKS:
         if name in FRAMEWORKS and find_spec(name):
             return name

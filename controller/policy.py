@@ -9,6 +9,8 @@ from typing import Any
 from topologies.describe import FabricDescription
 
 ECMP, D_MOD_K = "ecmp", "d_mod_k"
+FRAMEWORKS = {"ryu": "ryu", "os_ken": "os-ken"}  # package -> name of its distribution
+FRAMEWORK_VARIABLE = "FABRICLAB_OPENFLOW_FRAMEWORK"
 PER_SWITCH, SAME = "per_switch", "same"
 
 

@@ -8,6 +8,7 @@ missed. In virtual time a sample takes no time, so watching does not change what
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import select
 import signal
@@ -67,7 +68,9 @@ class QueueSampler:
         os.kill(self._pid, signal.SIGTERM)
         _, status = os.waitpid(self._pid, 0)
         if status:
-            raise RuntimeError(f"the queue sampler of {self._interface} ended with status {status}")
+            raise RuntimeError(
+                f"the queue sampler of {self._interface} ended with status {os.waitstatus_to_exitcode(status)}"
+            )
 
     def _watch(self, tell: int) -> None:
         """The child: until SIGTERM, then write what was seen."""
@@ -127,3 +130,6 @@ def _drain(tap: socket.socket) -> None:
             tap.recv(1)
         except BlockingIOError:
             return
+        except OSError as error:
+            if error.errno != errno.ENETDOWN:  # told once when the port goes down; it may come up again
+                raise

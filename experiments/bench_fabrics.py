@@ -55,7 +55,7 @@ def _racks(stage: Stage) -> list[list[str]]:
 
 def main(k: int) -> str | None:
     """Build, route and try the fabric; returns what is wrong, in a line."""
-    spec = limits.resolve(parse({"topology": "fat_tree", "k": str(k), "workload": "pings", "telemetry": "off"}))
+    spec = limits.resolve(parse({"topology": "fat_tree", "k": str(k), "workload": "permutation", "telemetry": "off"}))
     with staged(spec) as stage:
         print(READY, flush=True)
         pairs = rack_pairs(_racks(stage))

@@ -345,14 +345,22 @@ def _shell(arguments: argparse.Namespace) -> int:
 def _shell_spec(topology: str, given: dict[str, str]) -> Spec:
     """A fabric to look around in: the size that its topology has by itself, a star of five hosts."""
     few = {"senders": 4} if topology == "star" and not given.keys() & {"hosts", "workload"} else {}
-    return limits.resolve(parse({**few, "capture": "off", **given, "topology": topology}))
+    if "failure" in given:
+        raise BadRequest("failure: given at the prompt; allowed: in runs (here: link A B down)")
+    return limits.resolve(parse({**few, "capture": "off", **_with_topology(topology, given)}))
+
+
+def _with_topology(topology: str, given: dict[str, str]) -> dict[str, str]:
+    """The keys with the topology that was asked for by name; raises BadRequest when they ask for another one."""
+    if given.get("topology", topology) != topology:
+        raise BadRequest(f"topology: {given['topology']} is given beside {topology}; allowed: one of them")
+    return {**given, "topology": topology}
 
 
 def _topo(arguments: argparse.Namespace) -> None:
     if arguments.draw is not None and arguments.draw.suffix not in _DRAWINGS:
         raise BadRequest(f"--draw: {arguments.draw} is given; allowed: a name that ends in {', '.join(_DRAWINGS)}")
-    given = request.from_words(arguments.set)
-    spec = limits.resolve(parse({**given, "topology": arguments.topology}))
+    spec = limits.resolve(parse(_with_topology(arguments.topology, request.from_words(arguments.set))))
     described = fabrics.document(spec)
     from analysis.fabric import fabric_title
 

@@ -21,6 +21,7 @@ Facts = dict[str, Any]
 OnRound = Callable[[rounds.Round], None]
 
 _LEAD_NS = 1_000_000  # from here to the workload's begin: everything is set up before the first packet
+_LEAST_WAIT_S = 0.02  # for a real clock, on which looking up costs time
 _MOST_LINKS = 16  # a detour's
 _FRAME_BITS = 8 * (datagrams.PROBE_BYTES + ETHERNET_HEADER_BYTES)
 
@@ -59,8 +60,9 @@ def _transfers(stage: Stage, facts: Facts, on_round: OnRound, pairs: Sequence[Pa
             on_round(done)
 
         try:
-            with _Failures(stage, facts, time.time_ns() + _LEAD_NS):
-                rounds.run(asked, connections, note)
+            begin_ns = rounds.next_start_ns(asked, 0)
+            with _Failures(stage, facts, begin_ns):
+                rounds.run(asked, connections, note, begin_ns)
         finally:
             facts["flows"] = [connection.describe() for connection in connections]
 
@@ -123,11 +125,15 @@ def streams(stage: Stage, facts: Facts, on_round: OnRound) -> None:
         datagrams.warm_up(stage.fabric, warm)
     begin_ns = time.time_ns() + _LEAD_NS
     pairs = patterns.permutation(stage.hosts)
+    count = duration_ns // interval_ns
+
+    def account(found: list[datagrams.Stream]) -> None:
+        facts["streams"] = [{"flow": f"{each.sender}>{each.receiver}", **asdict(each)} for each in found]
+        sent = sum(each.sent for each in found)
+        _one_round(facts, on_round, begin_ns, sent * datagrams.PROBE_BYTES)
+
     with _Failures(stage, facts, begin_ns):
-        count = duration_ns // interval_ns
-        found = datagrams.stream(stage.fabric, pairs, interval_ns, count, begin_ns, _wait_s(stage))
-    facts["streams"] = [{"flow": f"{each.sender}>{each.receiver}", **asdict(each)} for each in found]
-    _one_round(facts, on_round, begin_ns, len(pairs) * count * datagrams.PROBE_BYTES)
+        datagrams.stream(stage.fabric, pairs, interval_ns, count, begin_ns, _wait_s(stage), account)
 
 
 def _one_round(facts: Facts, on_round: OnRound, begin_ns: int, size_bytes: int) -> None:
@@ -139,7 +145,7 @@ def _one_round(facts: Facts, on_round: OnRound, begin_ns: int, size_bytes: int) 
 def _wait_s(stage: Stage) -> float:
     """Longer than a datagram takes any way through the fabric, detours included."""
     slowest_bps = min(wire.rate_bps for wire in stage.description.wires)
-    return 2 * stage.spec.rtt_ns / 1e9 + _MOST_LINKS * _FRAME_BITS / slowest_bps
+    return max(_LEAST_WAIT_S, 2 * stage.spec.rtt_ns / 1e9 + _MOST_LINKS * _FRAME_BITS / slowest_bps)
 
 
 class _Failures(Faults):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from topologies.units import BadRequest, format_bytes, format_duration, format_r
 TICK_NS = 1_000_000  # the lab kernel's HZ is 1000
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9000
 MOST_RTT_NS = 900_000_000
+MOST_FAILURES = 1000
+MOST_PROBED_PAIRS = 20_000  # a millisecond of wall time each, and more
 MOST_BUFFER_BYTES = 1 << 31
 MOST_SPAN_NS = 3_600_000_000_000
 MOST_CONTROL_LATENCY_NS = 1_000_000_000
@@ -46,6 +49,7 @@ def resolve(spec: Spec) -> Spec:
     spec = sized(with_plain_autos(spec))
     _check(spec)
     _check_streams(spec)
+    _check_pings(spec)
     spec = _controlled(spec)
     cc = ("dctcp" if spec.queue == "dctcp" else "cubic") if spec.cc == AUTO else spec.cc
     marking = _marking(spec)
@@ -114,6 +118,16 @@ def _check(spec: Spec) -> None:
         refuse("kmin, kmax, pmax", "given with queue=droptail", "with queue=red or queue=dctcp")
 
 
+def _check_pings(spec: Spec) -> None:
+    """Every pair is probed, one after the other."""
+    if spec.workload == "pings" and _pairs(spec) > MOST_PROBED_PAIRS:
+        refuse(
+            "hosts",
+            f"{spec.hosts} with workload=pings are {_pairs(spec):,} pairs",
+            f"up to {MOST_PROBED_PAIRS:,} pairs, {math.isqrt(MOST_PROBED_PAIRS)} hosts",
+        )
+
+
 def _check_streams(spec: Spec) -> None:
     """All streams together must fit into one link: then none is ever lost to a full queue, and each loss is a
     failure's."""
@@ -145,6 +159,8 @@ def _controlled(spec: Spec) -> Spec:
     if seeds == "per_switch" and spec.openflow == "1.3":
         refuse("ecmp_seed", "per_switch is given with openflow=1.3, which has no seeds", "same, or openflow=1.5")
     if spec.failures:
+        if len(spec.failures) > MOST_FAILURES:
+            refuse("failure", f"{len(spec.failures)} events are given", f"up to {MOST_FAILURES}")
         check_failures(spec.failures, describe(lay_out(spec)), spec.duration_ns or MOST_SPAN_NS)
     return replace(spec, ecmp_seed=seeds)
 

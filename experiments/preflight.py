@@ -6,18 +6,23 @@ import io
 import os
 import platform
 import shutil
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
+from experiments import rundir
 from experiments.runner import guest_environment
-from lab.boot import Job, LabError, memory_folder, run
+from lab.boot import VIRTUAL_START_NS, Job, LabError, memory_folder, run
 from lab.kernel import find_kernel
 
 _TOOLS = {
     "ovs-vswitchd": "openvswitch-switch",
     "ovs-vsctl": "openvswitch-common",
     "ovsdb-server": "openvswitch-switch",
+    "ovsdb-tool": "openvswitch-common",
     "tcpdump": "tcpdump",
     "mnexec": "mininet",
     "nsenter": "util-linux",
@@ -26,6 +31,7 @@ _TOOLS = {
 }
 _SMALLEST_GUEST_BYTES = 256 << 20
 _BOOT_LIMIT_S = 60.0
+_LAB_YEAR = str(datetime.fromtimestamp(VIRTUAL_START_NS // 10**9, timezone.utc).year)
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Check:
 
 def checks() -> list[Check]:
     """All checks, in the order in which a run needs them."""
-    return [check() for check in (_machine, _tools, _kernel, _memory, _boot)]
+    return [check() for check in (_machine, _tools, _framework, _kernel, _memory, _boot)]
 
 
 def _machine() -> Check:
@@ -55,6 +61,14 @@ def _tools() -> Check:
     packages = sorted({_TOOLS[tool] for tool in missing})
     seen = f"missing: {', '.join(missing)}" if missing else f"all of {', '.join(_TOOLS)}"
     return Check("tools", not missing, seen, f"apt-get install {' '.join(packages)}")
+
+
+def _framework() -> Check:
+    """By trial: the controller's framework can be imported."""
+    words = [sys.executable, "-c", "from controller import app, framework; print(framework.NAME, framework.VERSION)"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=rundir.ROOT)
+    said = (done.stdout or done.stderr or "nothing").strip().splitlines()[-1]
+    return Check("OpenFlow framework", done.returncode == 0, said, "make environment, after removing the broken one")
 
 
 def _kernel() -> Check:
@@ -89,7 +103,7 @@ def _boot() -> Check:
         )
         outcome = run(kernel.path, job, stdout=output, stderr=output)
     said = output.getvalue().decode(errors="replace").strip()
-    if outcome.status or said != "2023":
+    if outcome.status or said != _LAB_YEAR:
         lines = [*outcome.kernel_log, *said.splitlines()]
         return Check("boot", False, lines[-1] if lines else outcome.ended_as, fix)
     return Check("boot", True, f"up and down in {outcome.wall_s:.2f} s as user {os.geteuid()}")

@@ -126,7 +126,9 @@ def write_provenance(folder: Path, facts: dict[str, Any]) -> None:
         "machine": platform.platform(),
         **facts,
     }
-    (folder / "provenance.json").write_text(json.dumps(document, indent=1) + "\n")
+    part = folder / "provenance.part"
+    part.write_text(json.dumps(document, indent=1) + "\n")
+    part.replace(folder / "provenance.json")
 
 
 def version() -> str:

@@ -16,12 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from controller.policy import FRAMEWORK_VARIABLE, FRAMEWORKS
 from controller.telemetry import COLUMNS
 from experiments import fabrics, limits, rundir
 from experiments.spec import Spec, known
 from lab.boot import Job, Outcome, Stop
 from lab.boot import run as boot
 from lab.kernel import Kernel
+from topologies.units import BadRequest
 
 WATCHDOG_S = 900.0
 SHELL_WATCHDOG_S = 24 * 3600.0
@@ -74,7 +76,16 @@ def guest_environment() -> dict[str, str]:
         "TMPDIR": "/dev/shm",
         "SHELL": "/bin/bash",
         **_STDLIB_DISTUTILS,
+        **_chosen_framework(),
     }
+
+
+def _chosen_framework() -> dict[str, str]:
+    """The one setting of the caller's that a run heeds: which OpenFlow framework the controller is to run on."""
+    asked = os.environ.get(FRAMEWORK_VARIABLE)
+    if asked is not None and asked not in FRAMEWORKS:
+        raise BadRequest(f"{FRAMEWORK_VARIABLE}: {asked!r} is unknown; allowed: {', '.join(FRAMEWORKS)}")
+    return {} if asked is None else {FRAMEWORK_VARIABLE: asked}
 
 
 def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambda label, event: None) -> Outcome:

@@ -348,7 +348,7 @@ class Spec:
         _optional(SCHEDULE),
         AUTO,
         "links (by their two switches) and switches that go down or come up, after the workload's begin",
-        _on(*SWITCHED),
+        {**_on(*SWITCHED), **_with(*TRANSFERS, "streams")},
         auto="none",
     )
     openflow: str | None = _key(
@@ -395,7 +395,8 @@ def parse(values: Mapping[str, Any], base: Spec | None = None) -> Spec:
         if name not in known:
             close = get_close_matches(str(name), known, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
-            raise BadRequest(f"{name}: unknown key{hint}; allowed: {', '.join(known)}")
+            said = name if str(name).isprintable() else repr(name)
+            raise BadRequest(f"{said}: unknown key{hint}; allowed: {', '.join(known)}")
         changes[known[name].name] = known[name].metadata["kind"].parse(value, name)
     return replace(base or Spec(), **changes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -134,12 +134,15 @@ def count_arrivals(fabric: Fabric, pairs: Sequence[Pair]) -> dict[Pair, int]:
 def scatter(fabric: Fabric, flows: Sequence[tuple[str, str, int]]) -> int:
     """One datagram of each flow (sender, receiver, source port), one after the other; returns how many arrived."""
     with sockets(fabric, [receiver for _, receiver, _ in flows], SINK_PORT) as sinks:
-        for sender, receiver, source_port in flows:
+        arrived = 0
+        for number, (sender, receiver, source_port) in enumerate(flows, start=1):
             with entered(fabric.namespaces[sender]), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
                 sending.bind((fabric.nameToNode[sender].IP(), source_port))
                 sending.sendto(bytes(PROBE_BYTES - _IP_UDP_BYTES), (fabric.nameToNode[receiver].IP(), SINK_PORT))
-        time.sleep(_SETTLE_S)
-        return sum(1 for sink in sinks.values() for _ in receive_all(sink))
+            if number % _AT_A_TIME == 0 or number == len(flows):
+                time.sleep(_SETTLE_S)
+                arrived += sum(1 for sink in sinks.values() for _ in receive_all(sink))
+        return arrived
 
 
 @dataclass(frozen=True)
@@ -160,23 +163,34 @@ class Stream:
 
 
 def stream(
-    fabric: Fabric, pairs: Sequence[Pair], interval_ns: int, count: int, begin_ns: int, wait_s: float
-) -> list[Stream]:
+    fabric: Fabric,
+    pairs: Sequence[Pair],
+    interval_ns: int,
+    count: int,
+    begin_ns: int,
+    wait_s: float,
+    account: Callable[[list[Stream]], None],
+) -> None:
     """`count` datagrams of each pair, all pairs at the same times, the first at `begin_ns`; `wait_s` is longer than any
-    way through the fabric. Each receiver has one sender."""
+    way through the fabric. Each receiver has one sender. `account` is given what became of them, also when the streams
+    are interrupted."""
     arrivals: dict[Pair, list[tuple[int, int]]] = {pair: [] for pair in pairs}
+    sent = 0
     with sockets(fabric, [to for _, to in pairs], SINK_PORT) as sinks, sockets(fabric, [by for by, _ in pairs]) as ours:
         for sender, receiver in pairs:
             ours[sender].connect((fabric.nameToNode[receiver].IP(), SINK_PORT))
-        for number in range(count):
-            _sleep_until(begin_ns + number * interval_ns)
-            for sender, _ in pairs:
-                ours[sender].send(_NUMBER.pack(number, begin_ns))
-            if number % 64 == 0:
-                _drain(pairs, sinks, arrivals)
-        time.sleep(wait_s)
-        _drain(pairs, sinks, arrivals)
-    return [_account(pair, arrivals[pair], begin_ns, interval_ns, count) for pair in pairs]
+        try:
+            for sent in range(1, count + 1):
+                number = sent - 1
+                _sleep_until(begin_ns + number * interval_ns)
+                for sender, _ in pairs:
+                    ours[sender].send(_NUMBER.pack(number, begin_ns))
+                if number % _AT_A_TIME == 0:
+                    _drain(pairs, sinks, arrivals)
+            time.sleep(wait_s)
+        finally:
+            _drain(pairs, sinks, arrivals)
+            account([_account(pair, arrivals[pair], begin_ns, interval_ns, sent) for pair in pairs])
 
 
 def _drain(pairs: Sequence[Pair], sinks: dict[str, socket.socket], arrivals: dict[Pair, list[tuple[int, int]]]) -> None:

@@ -54,20 +54,28 @@ def phase_ns(asked: Rounds, round_number: int) -> int:
     return random.Random(f"{asked.seed}/{round_number}/phase").randrange(_TICK_NS)
 
 
+def next_start_ns(asked: Rounds, round_number: int) -> int:
+    """When a round that is prepared now begins (CLOCK_REALTIME)."""
+    return time.time_ns() + _PAUSE_NS + phase_ns(asked, round_number)
+
+
 def run(
-    asked: Rounds, connections: Sequence[Connection], on_round: Callable[[Round], None] = lambda done: None
+    asked: Rounds,
+    connections: Sequence[Connection],
+    on_round: Callable[[Round], None] = lambda done: None,
+    first_start_ns: int | None = None,
 ) -> list[Round]:
-    """Run all rounds; `on_round` is told of each as it ends."""
+    """Run all rounds; `on_round` is told of each as it ends. The first begins at `first_start_ns` where it is given."""
     rounds = []
     with Engine() as engine:
         for number in range(asked.rounds):
-            rounds.append(_round(engine, asked, connections, number))
+            start_ns = first_start_ns if first_start_ns is not None and not number else next_start_ns(asked, number)
+            rounds.append(_round(engine, asked, connections, number, start_ns))
             on_round(rounds[-1])
     return rounds
 
 
-def _round(engine: Engine, asked: Rounds, connections: Sequence[Connection], number: int) -> Round:
-    start_ns = time.time_ns() + _PAUSE_NS + phase_ns(asked, number)
+def _round(engine: Engine, asked: Rounds, connections: Sequence[Connection], number: int, start_ns: int) -> Round:
     begins_ns = [start_ns + offset_ns for offset_ns in start_offsets_ns(asked, len(connections), number)]
     ends_ns: dict[Connection, int] = {}
     for connection, begin_ns in zip(connections, begins_ns):

@@ -225,7 +225,8 @@ def test_a_narrow_terminal_gets_whole_labels_and_verdicts(
 def test_a_controller_that_was_killed_as_scheduled_is_no_fault(tmp_path: Path) -> None:
     fabric = fabric_json("leaf_spine")
     facts = {**datagrams(fabric, 100), "controller": {**CONTROLLER, "alive": False, "died_ns": T0_NS + 2_000_000}}
-    html = page(fabric_run(tmp_path / "run", fabric, {**facts, "failures": [{"target": "controller"}]}), [])
+    killed = [{"target": "controller", "action": "down", "time_ns": 5}]
+    html = page(fabric_run(tmp_path / "run", fabric, {**facts, "failures": killed}), [])
     assert '<p class="open">Controller: killed as scheduled 2 ms after the first round began; switches kept' in html
 
 

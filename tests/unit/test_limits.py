@@ -464,7 +464,7 @@ def test_memory_grows_with_fabric_and_workload(less: dict[str, Any], more: dict[
     ],
 )
 def test_big_fabrics_get_what_they_touch(keys: dict[str, Any], least_mib: int) -> None:
-    spec = resolve(**FAT_TREE, **keys, workload="pings", capture="off")
+    spec = resolve(**FAT_TREE, **keys, workload="permutation", capture="off")
     assert limits._GUEST_BASE_BYTES + limits._fabric_bytes(spec) > least_mib << 20
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import framework, openflow
+from controller import framework, openflow, policy
 from controller.failover import IN_PORT, Bucket, Group, bounce, bounce_back, select
 from controller.rules import (
     AnswerArp,
@@ -331,14 +331,16 @@ OTHERS = [
 ]
 
 
-@pytest.mark.skipif(framework.CHOICE in os.environ, reason=f"{framework.CHOICE} says which framework is to be tested")
+@pytest.mark.skipif(
+    policy.FRAMEWORK_VARIABLE in os.environ, reason=f"{policy.FRAMEWORK_VARIABLE} says which framework is to be tested"
+)
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_same_on_the_other_framework(name: str) -> None:
     """These tests again: which framework there is, is settled when it is imported."""
     root = Path(openflow.__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(Path(__file__).resolve())],
-        env={**os.environ, framework.CHOICE: name},
+        env={**os.environ, policy.FRAMEWORK_VARIABLE: name},
         cwd=root,
         capture_output=True,
         text=True,
@@ -347,6 +349,6 @@ def test_the_same_on_the_other_framework(name: str) -> None:
 
 
 def test_a_framework_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(framework.CHOICE, "pox")
+    monkeypatch.setenv(policy.FRAMEWORK_VARIABLE, "pox")
     with pytest.raises(ImportError, match="no OpenFlow framework is installed: pox is needed"):
         framework._choose()

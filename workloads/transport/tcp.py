@@ -57,6 +57,7 @@ class TcpConnection:
     ) -> None:
         self.name, self.sender, self.receiver = name, sender, receiver
         self._sending, self._receiving, self._payload = sending, receiving, payload
+        self._source, self._destination = _end(sending.getsockname()), _end(sending.getpeername())
         self.send_descriptor, self.receive_descriptor = sending.fileno(), receiving.fileno()
         self._wake_bytes = 1
 
@@ -66,6 +67,11 @@ class TcpConnection:
             return os.sendfile(self.send_descriptor, self._payload, 0, limit_bytes)
         except BlockingIOError:
             return 0
+        except OSError as error:
+            raise self._dead(error) from error
+
+    def _dead(self, error: OSError) -> ConnectionError:
+        return ConnectionError(f"flow {self.sender} to {self.receiver} has died: {error.strerror}")
 
     def expect(self, remaining_bytes: int) -> None:
         """Set SO_RCVLOWAT (socket(7)) to what is worth waking for."""
@@ -80,6 +86,8 @@ class TcpConnection:
             count = self._receiving.recv_into(_SCRATCH, 0, socket.MSG_TRUNC)
         except BlockingIOError:
             return 0
+        except OSError as error:
+            raise self._dead(error) from error
         if count == 0:
             raise ConnectionError(f"{self.sender} closed its connection to {self.receiver}")
         return count
@@ -93,8 +101,8 @@ class TcpConnection:
             "flow": self.name,
             "sender": self.sender,
             "receiver": self.receiver,
-            "source": _end(self._sending.getsockname()),
-            "destination": _end(self._sending.getpeername()),
+            "source": self._source,
+            "destination": self._destination,
             "tcp_info": info,
         }
 
