@@ -96,9 +96,13 @@ class Fabric:
         ]
 
 
+def interfaces(entry: Mapping[str, Any]) -> tuple[str, str]:
+    """The interfaces at both ends of a link of the document, as switches call theirs."""
+    return f"{entry['a']}-eth{entry['a_port']}", f"{entry['b']}-eth{entry['b_port']}"
+
+
 def _wire(entry: Mapping[str, Any]) -> Wire:
-    interfaces = (f"{entry['a']}-eth{entry['a_port']}", f"{entry['b']}-eth{entry['b_port']}")
-    return Wire((entry["a"], entry["b"]), interfaces, entry["rate_bps"])
+    return Wire((entry["a"], entry["b"]), interfaces(entry), entry["rate_bps"])
 
 
 def fabric_title(document: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from analysis.cost_model import longest_links, store_and_forward_ns
+from analysis.fabric import interfaces
 from analysis.probes import LONE_FRAME_BYTES
 from analysis.run import Run
 from analysis.ways import Way, ways_to_all
@@ -153,7 +154,7 @@ def _components(run: Run, gone: frozenset[str]) -> dict[str, str]:
         return parts
     peers: dict[str, list[str]] = {}
     for wire in run.fabric["wires"]:
-        if not {f"{wire['a']}-eth{wire['a_port']}", f"{wire['b']}-eth{wire['b_port']}"} & gone:
+        if not gone.intersection(interfaces(wire)):
             peers.setdefault(wire["a"], []).append(wire["b"])
             peers.setdefault(wire["b"], []).append(wire["a"])
     for node in peers:
@@ -279,8 +280,8 @@ def _peers(document: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """The switch of every interface, and what is behind it."""
     found = {}
     for wire in document["wires"]:
-        found[f"{wire['a']}-eth{wire['a_port']}"] = (wire["a"], wire["b"])
-        found[f"{wire['b']}-eth{wire['b_port']}"] = (wire["b"], wire["a"])
+        one, other = interfaces(wire)
+        found[one], found[other] = (wire["a"], wire["b"]), (wire["b"], wire["a"])
     return found
 
 

@@ -15,7 +15,7 @@ from controller import framework, openflow
 from controller.policy import Orders
 from controller.routing import Port
 from controller.state import FabricState
-from topologies.addresses import ROUTER_MAC
+from topologies.addresses import ROUTER_MAC, interface
 
 _LLDP_TTL_S = 120
 _LLDP_WAIT_S = 2.0  # longer than any link is; it ends as soon as all have answered
@@ -188,8 +188,8 @@ class FabricController(framework.App):
         deadline_s = time.monotonic() + _LLDP_WAIT_S
         while expected - self.seen_links and time.monotonic() < deadline_s:
             framework.hub.sleep(_LLDP_POLL_S)
-        wrong = [f"{_said(a)} leads to {_said(b)}" for a, b in sorted(self.seen_links - expected)]
-        missing = [f"{_said(a)} does not lead to {_said(b)}" for a, b in sorted(expected - self.seen_links)]
+        wrong = [f"{interface(*a)} leads to {interface(*b)}" for a, b in sorted(self.seen_links - expected)]
+        missing = [f"{interface(*a)} does not lead to {interface(*b)}" for a, b in sorted(expected - self.seen_links)]
         self.tell(
             "discovered",
             discovered_links=len(self.seen_links),
@@ -224,10 +224,6 @@ class FabricController(framework.App):
 def _alive(datapath: Any, port: Any) -> bool:
     ofproto = datapath.ofproto
     return not (port.state & ofproto.OFPPS_LINK_DOWN or port.config & ofproto.OFPPC_PORT_DOWN)
-
-
-def _said(port: Port) -> str:
-    return f"{port[0]}-eth{port[1]}"
 
 
 def _frame(protocols: list[Any]) -> bytes:

@@ -24,6 +24,7 @@ from experiments.catalog import Plan, catalog, plan
 from experiments.spec import TOPOLOGIES, Spec, as_typed, parse
 from lab.boot import Stop
 from lab.cache import own_cache
+from topologies.describe import FabricDescription
 from topologies.units import BadRequest
 
 _COMMANDS = ("list", "check", "run", "shell", "topo", "report", "kernel", "bench")
@@ -370,7 +371,7 @@ def _topo(arguments: argparse.Namespace) -> None:
             _draw(described, arguments.draw)
         said.append(f"drawing: {arguments.draw}")
     if arguments.orders is not None:
-        orders = json.dumps(fabrics.orders(spec).as_json())
+        orders = json.dumps(fabrics.orders(spec, FabricDescription.from_json(described)).as_json())
         with _writing("--orders", arguments.orders):
             arguments.orders.write_text(orders)
         said.append(f"orders: {arguments.orders}")

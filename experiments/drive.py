@@ -11,6 +11,7 @@ from typing import Any
 from experiments.failures import Failure, affected_wires
 from experiments.spec import known
 from experiments.stage import Stage
+from topologies.describe import ends
 from topologies.profiles import ETHERNET_HEADER_BYTES
 from workloads import counters, datagrams, patterns, rounds
 from workloads.faults import Fault, Faults
@@ -182,8 +183,8 @@ _CONTROL_EVENTS = ("port_down", "port_up", "repaired", "host_moved", "lost_switc
 def _interfaces(stage: Stage, failure: Failure) -> tuple[str, ...]:
     """Both ends, as far as they are switch ports, of every link that the failure takes."""
     wires = affected_wires(failure, stage.description)
-    ends = [f"{node}-eth{port}" for wire in wires for node, port in ((wire.a, wire.a_port), (wire.b, wire.b_port))]
-    return tuple(name for name in ends if name in stage.switch_ports)
+    names = (end.interface for wire in wires for end in ends(wire))
+    return tuple(name for name in names if name in stage.switch_ports)
 
 
 _WORKLOADS: dict[str, Callable[[Stage, Facts, OnRound], None]] = {

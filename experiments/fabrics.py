@@ -10,7 +10,7 @@ from controller.policy import Orders, Policy
 from experiments import limits
 from experiments.shape import lay_out
 from experiments.spec import SWITCHED, Spec, known, refuse
-from topologies.describe import describe
+from topologies.describe import FabricDescription, describe
 
 FORMAT = 1
 
@@ -36,10 +36,10 @@ def document(spec: Spec) -> dict[str, Any]:
     return {"format": FORMAT, "topology": spec.topology, **describe(topology(spec)).as_json()}
 
 
-def orders(spec: Spec) -> Orders:
-    """What the controller is asked to do; raises BadRequest for a fabric that needs none."""
+def orders(spec: Spec, description: FabricDescription) -> Orders:
+    """What the controller of the spec's fabric is asked to do; raises BadRequest for a fabric that needs none."""
     if not is_routed(spec):
         refuse("topology", f"{spec.topology} has one switch, which learns by itself", f"{', '.join(SWITCHED)}")
     routing, hash_seeds, fast = known(spec.routing), known(spec.ecmp_seed), known(spec.fast_failover)
     policy = Policy(routing, hash_seeds, fast, known(spec.control_latency_ns), spec.seed)
-    return Orders(describe(topology(spec)), policy)
+    return Orders(description, policy)

@@ -17,7 +17,7 @@ from topologies.describe import FabricDescription, Wire
 from topologies.units import BadRequest, format_duration, parse_duration_ns
 
 NONE = "none"
-DOWN, UP = "down", "up"
+UP = "up"
 CONTROLLER = "controller"
 ALLOWED = (
     "SWITCH, SWITCH-SWITCH or controller, :down@ or :up@, a time; more after commas, such as leaf1-spine1:down@10ms;"

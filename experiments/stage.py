@@ -12,7 +12,8 @@ from typing import Any
 from controller.process import Controller
 from experiments import fabrics, limits
 from experiments.spec import Spec, known
-from topologies.describe import FabricDescription, Wire, describe
+from topologies.addresses import interface
+from topologies.describe import FabricDescription, PortEnd, describe, ends
 from topologies.emulate import Fabric, emulate
 
 
@@ -32,40 +33,32 @@ class Stage:
         return [host.name for host in self.description.hosts]
 
     @cached_property
-    def switch_ports(self) -> dict[str, tuple[Wire, bool]]:
-        """Interface of every switch port -> its link, and whether it is the link's first end."""
-        switches = {switch.name for switch in self.description.switches}
-        found = {f"{wire.a}-eth{wire.a_port}": (wire, True) for wire in self.description.wires if wire.a in switches}
-        return {**found, **{f"{wire.b}-eth{wire.b_port}": (wire, False) for wire in self.description.wires}}
-
-    @cached_property
     def tiers(self) -> dict[str, int]:
         """Node -> its tier; hosts are tier 0."""
         tiers = {switch.name: switch.tier for switch in self.description.switches}
         return {**dict.fromkeys(self.hosts, 0), **tiers}
 
+    @cached_property
+    def switch_ports(self) -> dict[str, PortEnd]:
+        """Interface of every switch port -> that end of its link."""
+        found = (end for wire in self.description.wires for end in ends(wire))
+        return {end.interface: end for end in found if self.tiers[end.node]}
+
     def port_towards(self, host: str) -> str:
         """The switch port that a host's first interface hangs on."""
-        return next(
-            f"{wire.b}-eth{wire.b_port}" for wire in self.description.wires if (wire.a, wire.a_port) == (host, 0)
-        )
+        return next(name for name, end in self.switch_ports.items() if (end.peer, end.peer_port) == (host, 0))
 
     def up_ports(self) -> list[str]:
         """Switch ports towards a higher tier."""
-        ends = {
-            name: (wire.a, wire.b) if first else (wire.b, wire.a) for name, (wire, first) in self.switch_ports.items()
-        }
-        return [name for name, (own, peer) in ends.items() if self.tiers[own] < self.tiers[peer]]
+        return [name for name, end in self.switch_ports.items() if self.tiers[end.node] < self.tiers[end.peer]]
 
     def describe_port(self, name: str) -> dict[str, Any]:
         """What measured.json tells of a switch port beside its queues."""
-        wire, first = self.switch_ports[name]
-        own, peer = (wire.a, wire.b) if first else (wire.b, wire.a)
-        peer_port = wire.b_port if first else wire.a_port
-        tier, peer_tier = self.tiers[own], self.tiers[peer]
-        peer_interface = f"{peer}-eth{peer_port}" if peer_tier else f"eth{peer_port}"
-        facts = {"peer": peer, "peer_interface": peer_interface, "tier": tier, "peer_tier": peer_tier}
-        return {**facts, "rate_bps": wire.rate_bps}
+        end = self.switch_ports[name]
+        tier, peer_tier = self.tiers[end.node], self.tiers[end.peer]
+        peer_interface = interface(end.peer, end.peer_port) if peer_tier else f"eth{end.peer_port}"
+        facts = {"peer": end.peer, "peer_interface": peer_interface, "tier": tier, "peer_tier": peer_tier}
+        return {**facts, "rate_bps": end.wire.rate_bps}
 
 
 @contextmanager
@@ -77,7 +70,7 @@ def staged(spec: Spec) -> Iterator[Stage]:
     with ExitStack() as stack:
         controller = None
         if fabrics.is_routed(spec):
-            controller = stack.enter_context(Controller(fabrics.orders(spec), known(spec.openflow)))
+            controller = stack.enter_context(Controller(fabrics.orders(spec, description), known(spec.openflow)))
         target = controller.target if controller else None
         fabric = stack.enter_context(emulate(topo, limits.host_profile(spec), openflow_controller=target))
         if controller:

@@ -19,6 +19,11 @@ def flat_host(number: int) -> str:
     return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
 
+def interface(node: str, port: int) -> str:
+    """The interface of a switch's port: "leaf1-eth3"."""
+    return f"{node}-eth{port}"
+
+
 def host_mac(number: int) -> str:
     """MAC of host number `number` (from 1) as Mininet's autoSetMacs gives it: 00:00:00:00:00:05 is h5."""
     return number.to_bytes(6, "big").hex(":")

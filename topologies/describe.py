@@ -7,7 +7,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from topologies.addresses import host_mac
+from topologies.addresses import host_mac, interface
 from topologies.profiles import LinkProfile
 
 
@@ -43,6 +43,30 @@ class Wire:
     b_port: int
     rate_bps: int = 0
     delay_ns: int = 0
+
+
+@dataclass(frozen=True)
+class PortEnd:
+    """One end of a link: its node and port, and what is at the other end."""
+
+    node: str
+    port: int
+    peer: str
+    peer_port: int
+    wire: Wire
+
+    @property
+    def interface(self) -> str:
+        """Its interface, where the node is a switch."""
+        return interface(self.node, self.port)
+
+
+def ends(wire: Wire) -> tuple[PortEnd, PortEnd]:
+    """Both ends of a link, the lower node's first."""
+    return (
+        PortEnd(wire.a, wire.a_port, wire.b, wire.b_port, wire),
+        PortEnd(wire.b, wire.b_port, wire.a, wire.a_port, wire),
+    )
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from mininet.node import Host, Node, Switch
 from mininet.topo import Topo
 
 from topologies import hosts, namespaces, qdisc
-from topologies.addresses import GATEWAY, PREFIX_LENGTH, SUBNET
+from topologies.addresses import GATEWAY, PREFIX_LENGTH, SUBNET, interface
 from topologies.netlink import Netlink, Port, Request, delete_link, link_down, link_up, new_address, new_route, new_veth
 from topologies.openvswitch import Bridge, OpenVSwitch
 from topologies.profiles import HostProfile, LinkProfile, SwitchProfile
@@ -135,7 +135,7 @@ class FabricLink(Link):
 
     def intfName(self, node: Any, n: int) -> str:  # noqa: N802
         """Interface name of end `n` of `node`."""
-        return f"eth{n}" if node.inNamespace else f"{node.name}-eth{n}"
+        return f"eth{n}" if node.inNamespace else interface(node.name, n)
 
     @classmethod
     def makeIntfPair(cls, *args: Any, **kwargs: Any) -> None:  # noqa: N802

@@ -237,7 +237,7 @@ def unattended(keys: Mapping[str, Any]) -> dict[str, Any]:
         before = _transmitted(where)
         alone = _probes(where, pairs)
         sent_alone = _transmitted(where) - before
-        controller = Controller(fabrics.orders(spec))
+        controller = Controller(fabrics.orders(spec, describe(fabrics.topology(spec))))
         controller.port = _OPENFLOW_PORT
         with controller:
             controller.wait_for("discovered")
