@@ -44,7 +44,8 @@ REQUIRED = {
     "CONFIG_NET_SCH_TBF": "y",
     "CONFIG_NET_SCH_PRIO": "y",
     "CONFIG_NET_SCH_RED": "y",
-    "CONFIG_NET_SCH_PLUG": "y",
+    "CONFIG_NET_SCH_PFC": "y",
+    "CONFIG_NET_SCH_RNIC": "y",
 }
 _HZ_DEFAULT = re.compile(r"(^config HZ\n(?:[ \t]+.*\n)*?[ \t]+default )\d+", re.MULTILINE)
 _COMPILED = re.compile(rb" +(?:HOST)?(?:CC|AS) ")
