@@ -264,7 +264,7 @@ class Fabric(Mininet):
         self._root.execute(
             request
             for intf, profile in ports
-            for request in qdisc.install(self.port_index[intf.name], qdisc.switch_port(intf.link.profile, profile))
+            for request in qdisc.install(self.port_index[intf.name], self._stack(intf, profile))
         )
 
     def switch_ports(self) -> Iterator[tuple[FabricIntf, SwitchProfile]]:
@@ -272,6 +272,11 @@ class Fabric(Mininet):
         for switch in self.switches:
             for intf in switch.intfList():
                 yield intf, switch.params["profile"]
+
+    @staticmethod
+    def _stack(intf: FabricIntf, profile: SwitchProfile) -> tuple[qdisc.Qdisc, ...]:
+        """The queues of a switch port; ports of one switch share its memory."""
+        return qdisc.switch_port(intf.link.profile, profile, pool=int(intf.node.dpid, 16))
 
     def _await_carriers(self) -> None:
         """A link carries nothing until the kernel has noticed the carriers of both its ends, a hundred of them a second
@@ -293,7 +298,7 @@ class Fabric(Mininet):
             f"{intf.name}: {line}"
             for intf, profile in self.switch_ports()
             for line in qdisc.differences(
-                qdisc.switch_port(intf.link.profile, profile),
+                self._stack(intf, profile),
                 got.get(self.port_index[intf.name], []),
                 intf.link.profile,
             )

@@ -22,7 +22,8 @@ NLM_F_EXCL, NLM_F_CREATE = 0x200, 0x400
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _HEADER = struct.Struct("=IHHII")
 _BATCH_BYTES = 96 * 1024
-_RECEIVE_BYTES = 1 << 20
+# The kernel sends no more than 32 KiB at once (af_netlink.c); a larger buffer would be mapped anew for each answer.
+_RECEIVE_BYTES = 1 << 16
 _NESTED = 0x8000
 
 

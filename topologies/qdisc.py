@@ -7,17 +7,20 @@ A switch egress port (handles fixed, so that telemetry finds them):
                that packets cross the link before they are queued: they arrive when they should, but what is seen at the
                port (queue, marks, captures) is seen that delay later than at a switch
      2: tbf    line rate, burst of one frame
-      3: prio  by DSCP: 3:1 control, 3:2 lossless, 3:3 lossy
+      3: prio  3:1 control (DSCP 48, pause frames), 3:2 lossless (DSCP 26), 3:3 lossy
        3:1  4: bfifo
-       3:2  5: red (marks only) > 6: plug (holds the class while it is paused)
+       3:2  5: red (marks only) > 6: pfc (counts by ingress port, tells of XOFF and XON, can be held)
        3:3  7: red (marks, or drops early with plain RED) > 8: bfifo (tail drop at the configured bytes)
-            no red without marking
+            no red without marking; a pfc without thresholds is a bfifo that can be held
 
 A NIC:
 
     1: netem   link delay
      2: tbf    line rate
-      3: prio  pure acknowledgements first (3:1 4: bfifo), all else after them (3:2 5: bfifo); nothing is dropped
+      3: prio  3:1 control (DSCP 48, pause frames, pure acknowledgements of TCP), 3:2 lossless, 3:3 all else
+       3:1  4: bfifo
+       3:2  6: rnic (a queue and a rate for each RoCE queue pair; can be held)
+       3:3  8: bfifo; nothing is dropped
 
 The line in front of the NIC is as long as the windows of its connections, because netem takes packets off their
 sockets' account at once (skb_orphan_partial) and TCP's own limit to it (TSQ) sees nothing: where the NIC is the
@@ -25,14 +28,17 @@ bottleneck, round trips grow with it. Acknowledgements that stood in it would co
 other direction; fq_codel, which systemd gives to hosts, serves such sparse flows first, and so does the first band
 here.
 
+pfc and rnic are ours (lab/patches/0008 and 0009).
+
 Rates count frames as Linux does: with the Ethernet header, without FCS,
 preamble and gap.
 
-Sources: net/sched/sch_{netem,tbf,prio,fifo,red,plug}.c and linux/pkt_sched.h.
+Sources: net/sched/sch_{netem,tbf,prio,fifo,red}.c and linux/pkt_sched.h.
 """
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -53,17 +59,27 @@ from topologies.netlink import (
     number,
     text,
 )
-from topologies.profiles import LinkProfile, Marking, SwitchProfile
-from topologies.qdisc_kinds import FORMATS, PLUG_RELEASE_INDEFINITE, TCA_OPTIONS, TICK_NS, Value
+from topologies.profiles import LinkProfile, Lossless, Marking, SwitchProfile
+from topologies.qdisc_kinds import (
+    FORMATS,
+    TCA_OPTIONS,
+    TICK_NS,
+    Value,
+    pfc_order,
+    rnic_hold,
+    rnic_pairs,
+    rnic_rate,
+)
 
 ROOT = 0xFFFFFFFF
 NETEM, TBF, PRIO, CONTROL, LOSSLESS_RED, LOSSLESS, LOSSY_RED, LOSSY = (handle << 16 for handle in range(1, 9))
-NIC_ACKS, NIC_QUEUE = CONTROL, LOSSLESS_RED
-_PORT_BANDS, _NIC_BANDS = 3, 2
+_BANDS = 3
 CONTROL_DSCP, LOSSLESS_DSCP = 48, 26
 DELAY_LINE_PACKETS = 10_000_000
 NIC_QUEUE_BYTES = 1 << 30
 CONTROL_QUEUE_BYTES = 1 << 20
+_UNLIMITED_BYTES = (1 << 32) - 1
+_ETHERTYPE_IP, _ETHERTYPE_MAC_CONTROL = 0x0800, 0x8808
 _TIMER_LATENESS_NS = 16
 # Words of an IP header without options and of the TCP header behind it, as (mask, value, offset): under 128 bytes in
 # all, TCP, and of its flags ACK alone (ECE may be there too; data ends with PSH).
@@ -107,14 +123,17 @@ def burst_bytes(link: LinkProfile) -> int:
     return link.frame_bytes + link.rate_bps * _TIMER_LATENESS_NS // 8_000_000_000 + 1
 
 
-def switch_port(link: LinkProfile, switch: SwitchProfile) -> tuple[Qdisc, ...]:
-    """The stack of a switch egress port."""
+def switch_port(link: LinkProfile, switch: SwitchProfile, pool: int = 0) -> tuple[Qdisc, ...]:
+    """The stack of a switch egress port; `pool` is the number of its switch, whose ports share memory."""
+    marking = None if switch.marking is None else switch.marking.at(link.rate_bps)
+    lossless = Qdisc("pfc", LOSSLESS, PRIO | 2, _pfc_options(switch.lossless, switch.buffer_bytes, pool))
+    lossy = Qdisc("bfifo", LOSSY, PRIO | 3, {"limit_bytes": switch.buffer_bytes})
     return (
         *_line(link, link.delay_ns + switch.delay_ns),
-        Qdisc("prio", PRIO, TBF | 1, {"bands": _PORT_BANDS, "default_band": 2}),
+        Qdisc("prio", PRIO, TBF | 1, {"bands": _BANDS, "default_band": 2}),
         Qdisc("bfifo", CONTROL, PRIO | 1, {"limit_bytes": CONTROL_QUEUE_BYTES}),
-        *_marked(Qdisc("plug", LOSSLESS, PRIO | 2, {"limit_bytes": switch.buffer_bytes}), LOSSLESS_RED, switch, False),
-        *_marked(Qdisc("bfifo", LOSSY, PRIO | 3, {"limit_bytes": switch.buffer_bytes}), LOSSY_RED, switch, True),
+        *_marked(lossless, LOSSLESS_RED, marking, switch.buffer_bytes, may_drop=False),
+        *_marked(lossy, LOSSY_RED, marking, switch.buffer_bytes, may_drop=True),
     )
 
 
@@ -122,9 +141,10 @@ def nic(link: LinkProfile) -> tuple[Qdisc, ...]:
     """The stack of a host's NIC: it delays and paces, and never drops."""
     return (
         *_line(link, link.delay_ns),
-        Qdisc("prio", PRIO, TBF | 1, {"bands": _NIC_BANDS, "default_band": 1}),
-        Qdisc("bfifo", NIC_ACKS, PRIO | 1, {"limit_bytes": NIC_QUEUE_BYTES}),
-        Qdisc("bfifo", NIC_QUEUE, PRIO | 2, {"limit_bytes": NIC_QUEUE_BYTES}),
+        Qdisc("prio", PRIO, TBF | 1, {"bands": _BANDS, "default_band": 2}),
+        Qdisc("bfifo", CONTROL, PRIO | 1, {"limit_bytes": NIC_QUEUE_BYTES}),
+        Qdisc("rnic", LOSSLESS, PRIO | 2, {"limit_bytes": NIC_QUEUE_BYTES}),
+        Qdisc("bfifo", LOSSY, PRIO | 3, {"limit_bytes": NIC_QUEUE_BYTES}),
     )
 
 
@@ -135,11 +155,30 @@ def _line(link: LinkProfile, delay_ns: int) -> tuple[Qdisc, Qdisc]:
     )
 
 
-def _marked(queue: Qdisc, red_handle: int, switch: SwitchProfile, may_drop: bool) -> tuple[Qdisc, ...]:
+def _pfc_options(lossless: Lossless | None, buffer_bytes: int, pool: int) -> dict[str, Value]:
+    """Where bytes are counted at the ingress the queue itself has no end: headroom does, port by port."""
+    if lossless is None:
+        lossless = Lossless(xoff_bytes=0, xon_bytes=0, headroom_bytes=0, at="egress")
+    at_egress = lossless.at == "egress"
+    return {
+        "limit_bytes": buffer_bytes if at_egress else _UNLIMITED_BYTES,
+        "xoff_bytes": lossless.xoff_bytes,
+        "xon_bytes": lossless.xon_bytes,
+        "headroom_bytes": lossless.headroom_bytes,
+        "at_egress": at_egress,
+        "alpha": lossless.alpha or 0.0,
+        "pool": pool,
+        "pool_bytes": lossless.pool_bytes or 0,
+    }
+
+
+def _marked(
+    queue: Qdisc, red_handle: int, marking: Marking | None, buffer_bytes: int, may_drop: bool
+) -> tuple[Qdisc, ...]:
     """`queue` behind a marker, or alone when the switch does not mark, or would drop where it may not."""
-    if switch.marking is None or (switch.marking.drop and not may_drop):
+    if marking is None or (marking.drop and not may_drop):
         return (queue,)
-    options = _red_options(switch.marking, switch.buffer_bytes)
+    options = _red_options(marking, buffer_bytes)
     return (Qdisc("red", red_handle, queue.parent, options), replace(queue, parent=red_handle | 1))
 
 
@@ -155,21 +194,24 @@ def _red_options(marking: Marking, buffer_bytes: int) -> dict[str, Value]:
 
 def install(ifindex: int, stack: tuple[Qdisc, ...]) -> Iterator[Request]:
     """Requests that build `stack` on an interface, for `Netlink.execute`."""
+    is_nic = any(qdisc.kind == "rnic" for qdisc in stack)
     for qdisc in stack:
         yield _new(ifindex, qdisc)
-        if qdisc.kind == "plug":
-            yield plug(ifindex, PLUG_RELEASE_INDEFINITE)
         if qdisc.kind == "prio":
-            yield from _classifiers(ifindex, int(qdisc.options["bands"]))
+            yield from _classifiers(ifindex, is_nic)
 
 
-def _classifiers(ifindex: int, bands: int) -> Iterator[Request]:
-    """A port's three bands are told apart by DSCP, a NIC's two by what is a pure acknowledgement."""
-    if bands == _NIC_BANDS:
-        yield _classify(ifindex, _PURE_ACK, 1, "pure acknowledgements")
-        return
-    for band, dscp in ((1, CONTROL_DSCP), (2, LOSSLESS_DSCP)):
-        yield _classify(ifindex, ((0x00FC0000, dscp << 18, 0),), band, f"DSCP {dscp}")
+def _classifiers(ifindex: int, is_nic: bool) -> Iterator[Request]:
+    """Which packets go to the control and to the lossless band. A NIC takes TCP's pure acknowledgements for control."""
+    yield _classify(ifindex, ((0, 0, 0),), 1, 1, "pause frames", _ETHERTYPE_MAC_CONTROL)
+    yield _classify(ifindex, _of_dscp(CONTROL_DSCP), 1, 2, f"DSCP {CONTROL_DSCP}")
+    if is_nic:
+        yield _classify(ifindex, _PURE_ACK, 1, 3, "pure acknowledgements")
+    yield _classify(ifindex, _of_dscp(LOSSLESS_DSCP), 2, 4, f"DSCP {LOSSLESS_DSCP}")
+
+
+def _of_dscp(dscp: int) -> tuple[tuple[int, int, int], ...]:
+    return ((0x00FC0000, dscp << 18, 0),)
 
 
 def _tc_message(ifindex: int, handle: int, parent: int, info: int = 0) -> bytes:
@@ -190,27 +232,127 @@ def _new(ifindex: int, qdisc: Qdisc) -> Request:
     )
 
 
-def _classify(ifindex: int, keys: tuple[tuple[int, int, int], ...], band: int, what: str) -> Request:
-    """A u32 filter: packets of which each key's word, at its offset in the IP header, has its value under its mask, to
-    prio band `band` (net/sched/cls_u32.c)."""
-    ethertype_ip = 0x0800
+def _classify(
+    ifindex: int,
+    keys: tuple[tuple[int, int, int], ...],
+    band: int,
+    order: int,
+    what: str,
+    ethertype: int = _ETHERTYPE_IP,
+) -> Request:
+    """A u32 filter, the `order`-th that is asked: packets of which each key's word, at its offset behind the Ethernet
+    header, has its value under its mask, to prio band `band` (net/sched/cls_u32.c)."""
     packed = b"".join(struct.pack("!II", mask, value) + struct.pack("=ii", offset, 0) for mask, value, offset in keys)
     selector = struct.pack("=BBBxHHhhI", 1, 0, len(keys), 0, 0, 0, 0, 0) + packed
-    body = _tc_message(ifindex, 0, PRIO, band << 16 | struct.unpack("=H", struct.pack("!H", ethertype_ip))[0]) + text(
-        _TCA_KIND, "u32"
-    )
+    info = order << 16 | socket.htons(ethertype)
+    body = _tc_message(ifindex, 0, PRIO, info) + text(_TCA_KIND, "u32")
     body += nested(TCA_OPTIONS, number(1, PRIO | band), attribute(5, selector))
     return Request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, body, f"classify {what} on interface {ifindex}")
 
 
-def plug(ifindex: int, action: int) -> Request:
-    """Hold (TCQ_PLUG_BUFFER) or release the lossless class of a port."""
-    body = (
-        _tc_message(ifindex, LOSSLESS, 0)
-        + text(_TCA_KIND, "plug")
-        + attribute(TCA_OPTIONS, struct.pack("=iI", action, 0))
-    )
-    return Request(RTM_NEWQDISC, 0, body, f"plug action {action} on interface {ifindex}")
+# --- orders to queues that are at work
+
+
+def hold(ifindex: int, held: bool, is_nic: bool) -> Request:
+    """Hold back the lossless class of a NIC or a switch port, or release it."""
+    options = rnic_hold(held) if is_nic else pfc_order(held=held)
+    return _order(ifindex, LOSSLESS, "rnic" if is_nic else "pfc", options, "hold" if held else "release")
+
+
+def discard(ifindex: int, on: bool) -> Request:
+    """Have a switch port throw away its lossless class, what waits and what comes, or no longer."""
+    return _order(ifindex, LOSSLESS, "pfc", pfc_order(discards=on), "discard" if on else "discard no more")
+
+
+def pace(ifindex: int, destination_ip: str, qpn: int, rate_bps: int | None) -> Request:
+    """Set the rate of a NIC's queue pair, known by where its packets go; None: as fast as the line."""
+    options = rnic_rate(socket.inet_aton(destination_ip), qpn, rate_bps)
+    return _order(ifindex, LOSSLESS, "rnic", options, f"rate of the queue pair to {destination_ip}:{qpn}")
+
+
+def change_marking(ifindex: int, is_lossless: bool, marking: Marking) -> Request:
+    """Give a switch port's marker of one class another curve; what waits stays (a limit would make a new queue)."""
+    handle = LOSSLESS_RED if is_lossless else LOSSY_RED
+    options = FORMATS["red"].encode(_red_options(marking, buffer_bytes=0))
+    return _order(ifindex, handle, "red", options, "marking")
+
+
+def _order(ifindex: int, handle: int, kind: str, options: bytes, what: str) -> Request:
+    body = _tc_message(ifindex, handle, 0) + text(_TCA_KIND, kind) + options
+    return Request(RTM_NEWQDISC, 0, body, f"{what} at {kind} {_handle_text(handle)} of interface {ifindex}")
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The count of what came in by a switch port has crossed XOFF upwards (`xoff`), or XON downwards."""
+
+    ifindex: int
+    xoff: bool
+    ingress_bytes: int
+
+
+class PfcListener:
+    """Hears of every crossing in the current namespace, as it happens (RTNLGRP_PFC, lab/patches/0008)."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _LISTENER_BYTES)
+        self._socket.bind((0, 0))  # a socket without a port number is taken for the sender, and skipped
+        try:
+            self._socket.setsockopt(_SOL_NETLINK, _NETLINK_ADD_MEMBERSHIP, _RTNLGRP_PFC)
+        except OSError as error:
+            self._socket.close()
+            raise OSError(error.errno, f"the kernel tells of no PFC crossings: {error.strerror}") from error
+        self._socket.setblocking(False)
+
+    def fileno(self) -> int:
+        """Readable when there is news."""
+        return self._socket.fileno()
+
+    def read(self) -> list[Crossing]:
+        """The crossings since the last call, in order; raises OSError (ENOBUFS) when some were missed."""
+        found: list[Crossing] = []
+        while True:
+            try:
+                message = self._socket.recv(_CROSSING_BYTES)
+            except BlockingIOError:
+                return found
+            _, ifindex, _, _, xoff = _TCM.unpack_from(message, _NETLINK_HEADER_BYTES)
+            options = attributes(message[_NETLINK_HEADER_BYTES + _TCM.size :])[TCA_OPTIONS]
+            found.append(Crossing(ifindex, bool(xoff), struct.unpack("=I", options)[0]))
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._socket.close()
+
+
+_SO_RCVBUFFORCE, _SOL_NETLINK, _NETLINK_ADD_MEMBERSHIP = 33, 270, 1
+_RTNLGRP_PFC = 40
+_LISTENER_BYTES = 16 << 20
+_CROSSING_BYTES, _NETLINK_HEADER_BYTES = 256, 16
+
+
+@dataclass(frozen=True)
+class Paced:
+    """A queue pair in a NIC's rnic: its rate (None: the line's), what it has sent, and what waits."""
+
+    rate_bps: int | None
+    sent_bytes: int
+    backlog_bytes: int
+
+
+def read_queue_pairs(netlink: Netlink, ifindex: int) -> dict[tuple[str, int], Paced]:
+    """(destination address, destination queue pair number) -> how it fares, for the queue pairs that have sent; at most
+    some hundred, as many as a message holds."""
+    request = Request(RTM_GETQDISC, NLM_F_ECHO, _tc_message(ifindex, LOSSLESS, 0), f"read rnic of interface {ifindex}")
+    found = {}
+    for body in netlink.query(request):
+        for address, qpn, rate_bytes_ps, sent, waiting in rnic_pairs(attributes(body[_TCM.size :])[TCA_OPTIONS]):
+            found[socket.inet_ntoa(address), qpn] = Paced(rate_bytes_ps * 8 or None, sent, waiting)
+    return found
+
+
+# --- what the kernel holds
 
 
 def read(netlink: Netlink, ifindex: int) -> list[Qdisc]:
@@ -237,7 +379,7 @@ def _decode(body: bytes) -> tuple[int, Qdisc]:
 
 
 def _statistics(kind: str, data: bytes) -> dict[str, int]:
-    """TCA_STATS2: gnet_stats_basic, gnet_stats_queue, and RED's own (tc_red_xstats)."""
+    """TCA_STATS2: gnet_stats_basic, gnet_stats_queue, and a kind's own (tc_red_xstats, tc_pfc_xstats, rnic's)."""
     found = attributes(data)
     (count,) = struct.unpack_from("=Q", found.get(1, bytes(8)))
     packets = struct.unpack_from(
@@ -254,11 +396,31 @@ def _statistics(kind: str, data: bytes) -> dict[str, int]:
     }
     if kind == "red" and _STATS_APP in found:
         values["early"], _, _, values["marked"] = struct.unpack_from("=4I", found[_STATS_APP])
+    if kind == "pfc" and _STATS_APP in found:
+        values.update(zip(_PFC_COUNTERS, struct.unpack("=4Q4I", found[_STATS_APP])))
+    if kind == "rnic" and _STATS_APP in found:
+        (values["held_ns"],) = struct.unpack("=Q", found[_STATS_APP])
     return values
 
 
+# headroom_drops, xoffs and all counts of bytes are of the packets that came in by this port.
+_PFC_COUNTERS = (
+    "held_ns",
+    "headroom_drops",
+    "discards",
+    "xoffs",
+    "ingress_bytes",
+    "headroom_bytes",
+    "max_ingress_bytes",
+    "max_headroom_bytes",
+)
+
+
 def differences(asked: tuple[Qdisc, ...], got: list[Qdisc], link: LinkProfile) -> list[str]:
-    """What the kernel holds against what was asked: one line per difference, empty when the stack is as wanted."""
+    """What the kernel holds against what was asked: one line per difference, empty when the stack is as wanted.
+
+    RED's limit is left out: it only sizes a queue of RED's own, and is 0 once the curve has been changed.
+    """
     by_handle = {qdisc.handle: qdisc for qdisc in got}
     lines = []
     for qdisc in asked:
@@ -269,9 +431,14 @@ def differences(asked: tuple[Qdisc, ...], got: list[Qdisc], link: LinkProfile) -
         lines += [
             f"{qdisc.kind} {_handle_text(qdisc.handle)}: {name} is {real.options[name]}, asked {value}"
             for name, value in qdisc.options.items()
-            if name in real.options and not _close(name, value, real.options[name], link)
+            if name in real.options
+            and (qdisc.kind, name) != _NOT_KEPT
+            and not _close(name, value, real.options[name], link)
         ]
     return lines
+
+
+_NOT_KEPT = ("red", "limit_bytes")
 
 
 def _close(name: str, asked: Value, real: Value, link: LinkProfile) -> bool:
@@ -280,6 +447,8 @@ def _close(name: str, asked: Value, real: Value, link: LinkProfile) -> bool:
         return abs(int(asked) - int(real)) <= link.rate_bps * TICK_NS // 8_000_000_000 + 1
     if name == "pmax":
         return abs(float(asked) - float(real)) < 1e-6
+    if name == "alpha":
+        return abs(float(asked) - float(real)) <= 1 / 512
     return asked == real
 
 

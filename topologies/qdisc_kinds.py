@@ -4,6 +4,7 @@ back (pure)."""
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Protocol, Union
 
 from topologies.netlink import attribute, attributes, nested, number
@@ -12,11 +13,14 @@ Value = Union[int, float, str, bool]
 
 TCA_OPTIONS = 2
 TICK_NS = 64  # PSCHED_SHIFT 6: the kernel tells times in units of 64 ns
-PLUG_RELEASE_INDEFINITE, PLUG_LIMIT = 2, 3
 _NETEM_LATENCY64 = 10
+_PFC_THRESHOLDS, _PFC_HOLD, _PFC_DISCARD = 1, 2, 3
+_RNIC_LIMIT, _RNIC_HOLD, _RNIC_RATE, _RNIC_PAIR = 1, 2, 3, 4
+_ALPHA_UNIT = 256
 _TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
 _RED_PARMS, _RED_STAB, _RED_MAX_P, _RED_FLAGS = 1, 2, 3, 4
-_RED_ECN, _RED_NODROP = 1, 8
+_RED_ECN, _RED_NODROP, _RED_INDEPENDENT = 1, 8, 16
+_RED_MARKS = _RED_ECN | _RED_NODROP | _RED_INDEPENDENT
 # RED acts from its thresholds on (include/net/red.h, red_cmp_thresh), DCTCP and DCQCN above theirs.
 _RED_ABOVE_BYTES = 1
 
@@ -98,29 +102,96 @@ class _Bfifo:
         return {"limit_bytes": struct.unpack_from("=I", data)[0]}
 
 
-class _Plug:
-    """struct tc_plug_qopt; the kernel tells nothing back."""
+class _Pfc:
+    """struct tc_pfc_thresholds (lab/patches/0008). `at_egress`: counted in this queue, not by ingress port. alpha is in
+    1/256 of the pool's free bytes; 0 for a fixed XOFF."""
+
+    _THRESHOLDS = struct.Struct("=8I")
+
+    @classmethod
+    def encode(cls, options: dict[str, Value]) -> bytes:
+        xoff, xon = int(options["xoff_bytes"]), int(options["xon_bytes"])
+        packed = cls._THRESHOLDS.pack(
+            int(options["limit_bytes"]),
+            xoff,
+            xoff - xon,
+            int(options["headroom_bytes"]),
+            int(options["at_egress"]),
+            round(float(options["alpha"]) * _ALPHA_UNIT),
+            int(options["pool"]),
+            int(options["pool_bytes"]),
+        )
+        return nested(TCA_OPTIONS, attribute(_PFC_THRESHOLDS, packed))
+
+    @classmethod
+    def decode(cls, data: bytes) -> dict[str, Value]:
+        found = attributes(data)
+        limit, xoff, gap, headroom, at, alpha, pool, pool_bytes = cls._THRESHOLDS.unpack(found[_PFC_THRESHOLDS])
+        return {
+            "limit_bytes": limit,
+            "xoff_bytes": xoff,
+            "xon_bytes": xoff - gap,
+            "headroom_bytes": headroom,
+            "at_egress": bool(at),
+            "alpha": alpha / _ALPHA_UNIT,
+            "pool": pool,
+            "pool_bytes": pool_bytes,
+        }
+
+
+class _Rnic:
+    """TCA_RNIC_LIMIT (lab/patches/0009)."""
 
     @staticmethod
     def encode(options: dict[str, Value]) -> bytes:
-        return attribute(TCA_OPTIONS, struct.pack("=iI", PLUG_LIMIT, int(options["limit_bytes"])))
+        return nested(TCA_OPTIONS, number(_RNIC_LIMIT, int(options["limit_bytes"])))
 
     @staticmethod
     def decode(data: bytes) -> dict[str, Value]:
-        return {}
+        return {"limit_bytes": struct.unpack("=I", attributes(data)[_RNIC_LIMIT])[0]}
+
+
+def pfc_order(held: bool | None = None, discards: bool | None = None) -> bytes:
+    """TCA_OPTIONS that hold or release a pfc queue, or have it discard or not."""
+    orders = ((_PFC_HOLD, held), (_PFC_DISCARD, discards))
+    return nested(TCA_OPTIONS, *(number(kind, int(order)) for kind, order in orders if order is not None))
+
+
+def rnic_hold(held: bool) -> bytes:
+    """TCA_OPTIONS that hold or release an rnic queue."""
+    return nested(TCA_OPTIONS, number(_RNIC_HOLD, int(held)))
+
+
+def rnic_rate(destination: bytes, qpn: int, rate_bps: int | None) -> bytes:
+    """TCA_OPTIONS that set the rate of the queue pair with this destination (4 bytes of address, queue pair number);
+    None: as fast as the line."""
+    rate_bytes_ps = 0 if rate_bps is None else max(1, rate_bps // 8)
+    return nested(TCA_OPTIONS, attribute(_RNIC_RATE, destination + struct.pack("=IQ", qpn, rate_bytes_ps)))
+
+
+def rnic_pairs(data: bytes) -> Iterator[tuple[bytes, int, int, int, int]]:
+    """From the payload of TCA_OPTIONS, for each queue pair: destination address, queue pair number, rate in bytes/s (0:
+    none), bytes sent, bytes waiting."""
+    begin = 0
+    while begin + 4 <= len(data):
+        length, kind = struct.unpack_from("=HH", data, begin)
+        if kind & 0x3FFF == _RNIC_PAIR:
+            yield struct.unpack_from("=4sIQQI", data, begin + 4)
+        begin += max(4, (length + 3) & ~3)
 
 
 class _Red:
     """struct tc_red_qopt with Wlog 0 and a table of 31s: the average that RED looks at is then the instantaneous queue.
 
-    Between the thresholds Linux spaces random marks uniformly (Floyd and Jacobson's method 2), which about doubles the
-    probability asked for; nothing here corrects for that, so only a step (kmin equal to kmax) is exact. Packets that
-    cannot carry a mark are queued (TC_RED_NODROP), only the tail drops.
+    Between the thresholds Linux spaces what it drops evenly (Floyd and Jacobson's method 2), which about doubles the
+    probability asked for. Marks are DCQCN's: each packet by a draw of its own, with the probability of the line
+    (TC_RED_INDEPENDENT, lab/patches/0007). Packets that cannot carry a mark are queued (TC_RED_NODROP), only the tail
+    drops.
     """
 
     @staticmethod
     def encode(options: dict[str, Value]) -> bytes:
-        flags = (_RED_ECN | _RED_NODROP) if options["ecn"] else 0
+        flags = _RED_MARKS if options["ecn"] else 0
         thresholds_bytes = (int(options[name]) + _RED_ABOVE_BYTES for name in ("kmin_bytes", "kmax_bytes"))
         qopt = struct.pack("=IIIBBBB", int(options["limit_bytes"]), *thresholds_bytes, 0, 0, 0, 0)
         return nested(
@@ -128,7 +199,7 @@ class _Red:
             attribute(_RED_PARMS, qopt),
             attribute(_RED_STAB, bytes([31]) * 256),
             number(_RED_MAX_P, _probability(float(options["pmax"]))),
-            attribute(_RED_FLAGS, struct.pack("=II", flags, _RED_ECN | _RED_NODROP)),
+            attribute(_RED_FLAGS, struct.pack("=II", flags, _RED_MARKS)),
         )
 
     @staticmethod
@@ -142,7 +213,7 @@ class _Red:
             "kmax_bytes": kmax - _RED_ABOVE_BYTES,
             "pmax": pmax,
             "limit_bytes": limit,
-            "ecn": bool(flags & _RED_ECN),
+            "ecn": flags & _RED_MARKS == _RED_MARKS,
         }
 
 
@@ -155,6 +226,7 @@ FORMATS: dict[str, type[Format]] = {
     "tbf": _Tbf,
     "prio": _Prio,
     "bfifo": _Bfifo,
-    "plug": _Plug,
+    "pfc": _Pfc,
+    "rnic": _Rnic,
     "red": _Red,
 }

@@ -30,9 +30,9 @@ def data(folder: Path, point: str) -> list[Frame]:
 # --- asked and read back
 
 STACKS: dict[str, list[tuple[str, str, str]]] = {
-    "droptail": [("plug", "6:", "3:2"), ("bfifo", "8:", "3:3")],
-    "red": [("plug", "6:", "3:2"), ("red", "7:", "3:3"), ("bfifo", "8:", "7:1")],  # the lossless class may not drop
-    "dctcp": [("red", "5:", "3:2"), ("plug", "6:", "5:1"), ("red", "7:", "3:3"), ("bfifo", "8:", "7:1")],
+    "droptail": [("pfc", "6:", "3:2"), ("bfifo", "8:", "3:3")],
+    "red": [("pfc", "6:", "3:2"), ("red", "7:", "3:3"), ("bfifo", "8:", "7:1")],  # the lossless class may not drop
+    "dctcp": [("red", "5:", "3:2"), ("pfc", "6:", "5:1"), ("red", "7:", "3:3"), ("bfifo", "8:", "7:1")],
 }
 MARKING: dict[str, dict[str, Any]] = {
     "red": {"kmin_bytes": 25_000, "kmax_bytes": 75_000, "pmax": 0.25, "limit_bytes": 100_000, "ecn": False},
@@ -72,7 +72,8 @@ def test_every_queue_is_as_asked(inside: Inside, queue: str) -> None:
             ("tbf", "2:", "1:1"),
             ("prio", "3:", "2:1"),
             ("bfifo", "4:", "3:1"),
-            ("bfifo", "5:", "3:2"),
+            ("rnic", "6:", "3:2"),
+            ("bfifo", "8:", "3:3"),
         }
         (delay,) = (each["options"]["delay_ns"] for each in stack if each["kind"] == "netem")
         assert delay == 700
@@ -89,7 +90,7 @@ def test_tc_reads_the_same_queues(inside: Inside) -> None:
         r"qdisc prio 3: parent 2:1 bands 3 priomap" + 16 * " 2",
         r"qdisc red 7: parent 3:3 limit 100000b min 60001b max 60001b ecn nodrop ewma 0 probability 1 ",
         r"qdisc bfifo 8: parent 7:1 limit 100000b",
-        r"qdisc plug 6: parent 5:1",
+        r"qdisc pfc 6: parent 5:1",
     ):
         assert re.search(line, port), port
     assert re.search(r"qdisc tbf 2: parent 1:1 rate 40Gbit ", nic), nic
@@ -120,8 +121,8 @@ def test_pure_acknowledgements_have_the_nics_first_queue(collapse: Done) -> None
     assert handshakes == len(measured["flows"])
     on_the_link = nic["4:"]["packets"] - len(acknowledgements)
     assert 0 <= on_the_link < 10 < len(acknowledgements) / 100
-    assert nic["5:"]["packets"] == 2 * handshakes  # SYN-ACKs, and answers to the senders' ARP
-    assert nic["4:"]["drops"] == nic["5:"]["drops"] == 0
+    assert nic["8:"]["packets"] == 2 * handshakes  # SYN-ACKs, and answers to the senders' ARP
+    assert nic["4:"]["drops"] == nic["8:"]["drops"] == 0
 
 
 # --- rate and delay

@@ -96,7 +96,7 @@ def test_drops_are_the_ports_and_what_the_captures_miss(collapse: Done) -> None:
         item
         for stack in (*measured["ports"].values(), *measured["nics"].values())
         for item in stack["qdiscs"]
-        if item["kind"] in ("bfifo", "plug", "red")
+        if item["kind"] in ("bfifo", "pfc", "red")
     ]
     sent = [frame for number in range(2, SENDERS + 2) for frame in data_frames(collapse, f"h{number}-eth0")]
     assert summary["drops"] == sum(item["drops"] for item in queues) > 100

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies import qdisc
-from topologies.netlink import RTM_NEWQDISC, RTM_NEWTFILTER, attribute, attributes, nested, number
-from topologies.profiles import LinkProfile, Marking, SwitchProfile
+from topologies.netlink import RTM_NEWQDISC, RTM_NEWTFILTER, Request, attribute, attributes, nested, number
+from topologies.profiles import LinkProfile, Lossless, Marking, MarkingByRate, SwitchProfile
 from topologies.qdisc import ROOT, Qdisc, burst_bytes, differences, install, nic, switch_port
 
 LINK = LinkProfile(400_000_000_000, 500, 1500)
@@ -35,7 +35,7 @@ def test_a_port_without_marking() -> None:
         ("tbf", "2:", "1:1"),
         ("prio", "3:", "2:1"),
         ("bfifo", "4:", "3:1"),
-        ("plug", "6:", "3:2"),
+        ("pfc", "6:", "3:2"),
         ("bfifo", "8:", "3:3"),
     ]
 
@@ -47,7 +47,7 @@ def test_a_port_with_marking() -> None:
         ("prio", "3:", "2:1"),
         ("bfifo", "4:", "3:1"),
         ("red", "5:", "3:2"),
-        ("plug", "6:", "5:1"),
+        ("pfc", "6:", "5:1"),
         ("red", "7:", "3:3"),
         ("bfifo", "8:", "7:1"),
     ]
@@ -59,7 +59,8 @@ def test_a_nic() -> None:
         ("tbf", "2:", "1:1"),
         ("prio", "3:", "2:1"),
         ("bfifo", "4:", "3:1"),
-        ("bfifo", "5:", "3:2"),
+        ("rnic", "6:", "3:2"),
+        ("bfifo", "8:", "3:3"),
     ]
 
 
@@ -78,8 +79,48 @@ def test_options_are_the_profiles() -> None:
     red = switch_port(LINK, replace(MARKED, marking=Marking(1000, 2000, 0.1, drop=True)))
     # The lossless class may not drop.
     assert [(item.handle >> 16, item.options["ecn"]) for item in red if item.kind == "red"] == [(7, False)]
+    # Without thresholds it drops at the buffer's end, as a bfifo would.
+    assert (options["6:"]["limit_bytes"], options["6:"]["xoff_bytes"], options["6:"]["at_egress"]) == (100_000, 0, True)
     nic_options = {item.as_json()["handle"]: item.options for item in nic(LINK)}
     assert nic_options["1:"]["delay_ns"] == 500  # the link's alone
+
+
+def pfc_options(lossless: Lossless, pool: int = 0) -> dict[str, Any]:
+    (found,) = (
+        item.options for item in switch_port(LINK, replace(PLAIN, lossless=lossless), pool) if item.kind == "pfc"
+    )
+    return found
+
+
+def test_a_lossless_class_counted_at_the_ingress_has_no_end_of_its_own() -> None:
+    assert pfc_options(Lossless(60_000, 57_000, 40_000)) == {
+        "limit_bytes": 2**32 - 1,
+        "xoff_bytes": 60_000,
+        "xon_bytes": 57_000,
+        "headroom_bytes": 40_000,
+        "at_egress": False,
+        "alpha": 0.0,
+        "pool": 0,
+        "pool_bytes": 0,
+    }
+
+
+def test_a_lossless_class_counted_at_the_egress_ends_with_the_buffer() -> None:
+    options = pfc_options(Lossless(60_000, 57_000, 40_000, at="egress"))
+    assert (options["limit_bytes"], options["at_egress"]) == (600_000, True)
+
+
+def test_ports_of_a_switch_share_its_pool() -> None:
+    options = pfc_options(Lossless(60_000, 57_000, 40_000, pool_bytes=9_000_000, alpha=0.5), pool=7)
+    assert (options["pool"], options["pool_bytes"], options["alpha"]) == (7, 9_000_000, 0.5)
+
+
+def test_each_port_marks_by_the_curve_of_its_rate() -> None:
+    slow, fast = Marking(5_000, 200_000, 0.01), Marking(50_000, 500_000, 0.01)
+    switch = replace(PLAIN, marking=MarkingByRate(((40_000_000_000, slow), (400_000_000_000, fast))))
+    for link, curve in ((LINK, fast), (replace(LINK, rate_bps=40_000_000_000), slow)):
+        reds = [item.options for item in switch_port(link, switch) if item.kind == "red"]
+        assert [(each["kmin_bytes"], each["kmax_bytes"]) for each in reds] == 2 * [(curve.kmin_bytes, curve.kmax_bytes)]
 
 
 @given(st.integers(8, 4 * 10**11).map(lambda rate: rate // 8 * 8), st.integers(576, 9000))
@@ -104,6 +145,19 @@ OPTIONS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "netem": st.fixed_dictionaries({"delay_ns": st.integers(0, 2**62), "limit_packets": st.integers(1, 2**31)}),
     "prio": st.fixed_dictionaries({"bands": st.integers(2, 16), "default_band": st.integers(0, 15)}),
     "bfifo": st.fixed_dictionaries({"limit_bytes": st.integers(1, 2**32 - 1)}),
+    "rnic": st.fixed_dictionaries({"limit_bytes": st.integers(1, 2**32 - 1)}),
+    "pfc": st.fixed_dictionaries(
+        {
+            "limit_bytes": st.integers(1, 2**32 - 1),
+            "xoff_bytes": st.integers(2**30, 2**31),
+            "xon_bytes": st.integers(0, 2**30),
+            "headroom_bytes": st.integers(0, 2**31),
+            "at_egress": st.booleans(),
+            "alpha": st.integers(0, 64 * 256).map(lambda share: share / 256),
+            "pool": st.integers(0, 2**31),
+            "pool_bytes": st.integers(0, 2**31),
+        }
+    ),
     "red": st.fixed_dictionaries(
         {
             "kmin_bytes": st.integers(1, 2**31),
@@ -165,7 +219,7 @@ def test_red_looks_at_the_queue_of_this_instant() -> None:
     payload = attributes(packed("red", {"kmin_bytes": 7, "kmax_bytes": 8, "pmax": 1.0, "limit_bytes": 9, "ecn": True}))
     assert payload[1] == struct.pack("=IIIBBBB", 9, 8, 9, 0, 0, 0, 0)
     assert payload[2] == bytes([31]) * 256
-    assert payload[4] == struct.pack("=II", 1 | 8, 1 | 8)  # ECN, no early drop
+    assert payload[4] == struct.pack("=II", 1 | 8 | 16, 1 | 8 | 16)  # ECN, no early drop, each by a draw of its own
 
 
 @pytest.mark.parametrize("marking", [None, STEP])
@@ -178,15 +232,70 @@ def test_requests_build_the_stack_in_order(marking: Marking | None) -> None:
     ]
     filters = [request for request in requests if request.kind == RTM_NEWTFILTER]
     assert [request.says for request in filters] == [
+        "classify pause frames on interface 9",
         "classify DSCP 48 on interface 9",
         "classify DSCP 26 on interface 9",
     ]
-    changed = [request for request in requests if request.kind == RTM_NEWQDISC and request.flags == 0]
-    (release,) = changed  # a plug that is made holds everything
-    assert attributes(release.body[20:])[2] == struct.pack("=iI", 2, 0)  # TCQ_PLUG_RELEASE_INDEFINITE
 
 
-# --- what a kernel told (7.3: a port behind which eight flows were in each other's way)
+def test_a_nic_puts_pure_acknowledgements_first() -> None:
+    filters = [request.says for request in install(9, nic(LINK)) if request.kind == RTM_NEWTFILTER]
+    assert "classify pure acknowledgements on interface 9" in filters
+
+
+# --- orders to queues at work
+
+
+def order(request: Request) -> tuple[int, bytes, dict[int, bytes]]:
+    """Handle, kind and options of an order; it makes no queue."""
+    assert (request.kind, request.flags) == (RTM_NEWQDISC, 0)
+    _, handle, parent, _ = struct.unpack_from("=BxxxiIII", request.body)[1:]
+    assert parent == 0
+    found = attributes(request.body[20:])
+    return handle >> 16, found[1], attributes(found[2])
+
+
+@pytest.mark.parametrize(("is_nic", "kind"), [(False, b"pfc\0"), (True, b"rnic\0")])
+@pytest.mark.parametrize("held", [True, False])
+def test_the_lossless_class_is_held(is_nic: bool, kind: bytes, held: bool) -> None:
+    assert order(qdisc.hold(9, held, is_nic)) == (6, kind, {2: struct.pack("=I", held)})
+
+
+def test_a_port_discards() -> None:
+    assert order(qdisc.discard(9, True)) == (6, b"pfc\0", {3: struct.pack("=I", 1)})
+
+
+@pytest.mark.parametrize(("rate_bps", "bytes_ps"), [(40_000_000_000, 5_000_000_000), (None, 0), (3, 1)])
+def test_a_queue_pair_is_paced(rate_bps: int | None, bytes_ps: int) -> None:
+    """No rate is so low that it would mean none."""
+    expected = bytes((10, 0, 0, 1)) + struct.pack("=IQ", 17, bytes_ps)
+    assert order(qdisc.pace(9, "10.0.0.1", 17, rate_bps)) == (6, b"rnic\0", {3: expected})
+
+
+@pytest.mark.parametrize(("is_lossless", "handle"), [(True, 5), (False, 7)])
+def test_a_changed_curve_makes_no_new_queue(is_lossless: bool, handle: int) -> None:
+    found, kind, options = order(qdisc.change_marking(9, is_lossless, Marking(7, 70, 0.25)))
+    assert (found, kind) == (handle, b"red\0")
+    assert struct.unpack_from("=III", options[1]) == (0, 8, 71)  # a limit would be a new bfifo's
+
+
+def test_queue_pairs_are_read() -> None:
+    class Nic:
+        def query(self, request: Request) -> list[bytes]:
+            pairs = [
+                attribute(4, bytes((10, 0, 0, 1)) + struct.pack("=IQQII", 17, 125_000_000, 4096, 1024, 0)),
+                attribute(4, bytes((10, 0, 0, 2)) + struct.pack("=IQQII", 17, 0, 9, 0, 0)),
+            ]
+            head = struct.pack("=BxxxiIII", 0, 3, 0x60000, 0x30002, 1)
+            return [head + nested(2, number(1, 1 << 30), number(2, 0), *pairs)]
+
+    assert qdisc.read_queue_pairs(Nic(), 3) == {  # type: ignore[arg-type]
+        ("10.0.0.1", 17): qdisc.Paced(1_000_000_000, 4096, 1024),
+        ("10.0.0.2", 17): qdisc.Paced(None, 9, 0),
+    }
+
+
+# --- what a kernel told (7.3: a port at which two lossless and a lossy sender have met)
 
 
 def recorded() -> list[Qdisc]:
@@ -195,17 +304,20 @@ def recorded() -> list[Qdisc]:
 
 def test_a_recorded_stack_is_read() -> None:
     link = LinkProfile(100_000_000_000, 500, 1500)
-    assert differences(switch_port(link, MARKED), recorded(), link) == []
+    switch = replace(MARKED, lossless=Lossless(60_000, 57_000, 40_000))
+    assert differences(switch_port(link, switch, pool=1), recorded(), link) == []
 
 
 def test_recorded_counters_are_read() -> None:
     by_handle = {item.as_json()["handle"]: item.as_json() for item in recorded()}
     assert by_handle["8:"] == {
-        "kind": "bfifo", "handle": "8:", "parent": "7:1", "options": {"limit_bytes": 100_000}, "bytes": 8_774_378,
-        "packets": 5825, "drops": 57, "overlimits": 0, "backlog_packets": 0, "backlog_bytes": 0,
+        "kind": "bfifo", "handle": "8:", "parent": "7:1", "options": {"limit_bytes": 100_000}, "bytes": 100_093,
+        "packets": 70, "drops": 134, "overlimits": 0, "backlog_packets": 0, "backlog_bytes": 0,
     }  # fmt: skip
-    assert (by_handle["7:"]["marked"], by_handle["7:"]["early"], by_handle["7:"]["overlimits"]) == (707, 0, 753)
-    assert by_handle["2:"]["overlimits"] == 23_225
+    assert (by_handle["7:"]["marked"], by_handle["7:"]["early"], by_handle["7:"]["overlimits"]) == (160, 0, 160)
+    assert by_handle["2:"]["overlimits"] == 1745
+    pfc = by_handle["6:"]
+    assert (pfc["packets"], pfc["drops"], pfc["xoffs"], pfc["held_ns"], pfc["max_ingress_bytes"]) == (331, 71, 0, 0, 0)
     assert "marked" not in by_handle["8:"]
 
 
