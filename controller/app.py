@@ -1,22 +1,33 @@
 """The controller as an OpenFlow application: handlers only; what they decide is in `state`, `rules` and `routing`.
 
-It tells what happens as JSON lines in the file it is given: {"event": ..., "time_ns": CLOCK_REALTIME, ...}.
+It tells what happens as JSON lines in the file it is given: {"event": ..., "time_ns": CLOCK_REALTIME, ...}. Commands
+(see `commands`) it obeys at once: the control latency is up to who sends them, for a task here can wait whole
+milliseconds only.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import socket
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
-from controller import framework, openflow
+from controller import cached_flows, commands, framework, openflow
+from controller.pfc_frame import PfcFrame, priority_of
 from controller.policy import Orders
 from controller.routing import Port
 from controller.state import FabricState
 from topologies.addresses import ROUTER_MAC, interface
+from topologies.netlink import Netlink, NetlinkError, Request
+from topologies.qdisc import LOSSLESS_DSCP, change_marking
 
+_LEAST_REPAIR_NS = 1_000_000
+_QUEUES_LIMIT_S, _QUEUES_POLL_S = 60.0, 0.001
 _LLDP_TTL_S = 120
 _LLDP_WAIT_S = 2.0  # longer than any link is; it ends as soon as all have answered
 _LLDP_POLL_S = 0.01
@@ -27,10 +38,12 @@ _ofp = framework.ofp_event
 
 
 class FabricController(framework.App):
-    """Routes one fabric; `orders`, `report` (a descriptor) and OFP_VERSIONS are set before it is made."""
+    """Routes one fabric; `orders`, `report` (a descriptor), `inlet` (where the socket for commands is to be) and
+    OFP_VERSIONS are set before it is made."""
 
     orders: Orders
     report: int
+    inlet: str | None = None
     OFP_VERSIONS = [framework.ofproto_v1_3.OFP_VERSION, framework.ofproto_v1_5.OFP_VERSION]  # noqa: RUF012
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -38,10 +51,17 @@ class FabricController(framework.App):
         self.state = FabricState(self.orders)
         self.datapaths: dict[str, Any] = {}
         self.unconfirmed: dict[str, int] = {}  # switch -> transaction of the last barrier that it has not answered
+        self.uncurved: set[str] = set()  # switches whose markers have not got their curves
         self.ready = False
         self.seen_links: set[tuple[Port, Port]] = set()
         self.known: set[str] = set()  # switches that this process has filled before
         self.repairing = self.untold = False
+        self.control = ""  # the switches' control socket
+        self.new_marks: dict[str, list[commands.Mark]] = {}  # by switch, sent and not yet in effect
+        if self.inlet:
+            inlet = framework.sockets.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            inlet.bind(self.inlet)
+            framework.hub.spawn(self._guarded(partial(self._listen, inlet)))
 
     def tell(self, event: str, **facts: Any) -> None:
         """One event, with its time."""
@@ -77,8 +97,29 @@ class FabricController(framework.App):
             for number in self.state.network.trunks[name]
         ]
         self._update(name)
+        if self.state.curves[name]:
+            self.uncurved.add(name)
+            framework.hub.spawn(self._guarded(partial(self._set_thresholds, name)))
         if any(news):
             self._repair_soon()
+
+    def _set_thresholds(self, name: str) -> None:
+        """Give a switch's markers their curves once they are there: a port gets its queues after it has joined its
+        switch, and who makes them compares them with what was asked before time goes on."""
+        curves = self.state.curves[name]
+        requests = [
+            change_marking(socket.if_nametoindex(each), is_lossless, curve)
+            for each, curve in curves.items()
+            for is_lossless in ((False,) if curve.drop else (False, True))  # nothing drops early in the lossless class
+        ]
+        deadline_s = time.monotonic() + _QUEUES_LIMIT_S
+        with Netlink() as netlink:
+            framework.hub.sleep(_QUEUES_POLL_S)
+            while not _carried_out(netlink, requests, time.monotonic() > deadline_s):
+                framework.hub.sleep(_QUEUES_POLL_S)
+        self.tell("thresholds", switch=name, ports={each: asdict(curve) for each, curve in curves.items()})
+        self.uncurved.discard(name)
+        self._tell_when_settled()
 
     def _update(self, name: str) -> None:
         """Send a switch what it lacks, and a barrier behind it."""
@@ -108,10 +149,11 @@ class FabricController(framework.App):
         name = self.state.by_dpid.get(event.msg.datapath.id, "")
         if self.unconfirmed.get(name) == event.msg.xid:
             del self.unconfirmed[name]
+            self._tell_marks(name)
             self._tell_when_settled()
 
     def _tell_when_settled(self) -> None:
-        if self.unconfirmed or self.repairing:
+        if self.unconfirmed or self.uncurved or self.repairing:
             return
         if self.ready and self.untold:
             self.untold = False
@@ -136,7 +178,8 @@ class FabricController(framework.App):
         """Repair after the control latency; news that comes until then is repaired along with it."""
         if not self.repairing:
             self.repairing = True
-            framework.hub.spawn_after(self.state.policy.latency_ns / 1e9, self._guarded(self._repair))
+            latency_ns = max(self.state.policy.latency_ns, _LEAST_REPAIR_NS)
+            framework.hub.spawn_after(latency_ns / 1e9, self._guarded(self._repair))
 
     def _repair(self) -> None:
         self.repairing, self.untold = False, True
@@ -201,6 +244,44 @@ class FabricController(framework.App):
         chassis, number = (bytes(tlv) for tlv in (neighbour.tlvs[0].chassis_id, neighbour.tlvs[1].port_id))
         self.seen_links.add(((chassis.decode(), int(number)), port))
 
+    def _listen(self, inlet: Any) -> None:
+        while True:
+            line = inlet.recv(commands.LONGEST_BYTES)
+            try:
+                self._obey(commands.parse(line))
+            except ValueError as error:
+                self.tell("error", switch="?", what=str(error))
+
+    def _obey(self, command: commands.Command) -> None:
+        if isinstance(command, commands.Pause):
+            self._pause(command)
+        elif isinstance(command, commands.Switches):
+            self.control = command.control
+        elif self.state.mark((command.switch, command.port), command.on):
+            self.new_marks.setdefault(command.switch, []).append(command)
+            self._update(command.switch)
+
+    def _pause(self, command: commands.Pause) -> None:
+        """A pause frame (IEEE 802.1Qbb) as if the port had sent it."""
+        datapath = self.datapaths.get(command.switch)
+        if datapath is None or command.port not in datapath.ports:
+            raise ValueError(f"port {command.port} of switch {command.switch} cannot send: it is not there")
+        source = datapath.ports[command.port].hw_addr
+        frame = PfcFrame(source, ((priority_of(LOSSLESS_DSCP), command.quanta),)).encode()
+        self._send(datapath, [openflow.packet_out(datapath, command.port, frame)])
+        self.tell("paused", switch=command.switch, port=command.port, quanta=command.quanta)
+
+    def _tell_marks(self, name: str) -> None:
+        """The switch has the new entries for its marks: from now on they act."""
+        marks = self.new_marks.pop(name, [])
+        try:
+            if marks and self.control:
+                cached_flows.forget(self.control)
+        except OSError as error:
+            self.tell("error", switch=name, what=f"cached flows: {error}")
+        for mark in marks:
+            self.tell("marking", switch=name, port=mark.port, on=mark.on)
+
     def _guarded(self, work: Callable[[], None]) -> Callable[[], None]:
         """`work`, whose exception is told: the framework would only log it."""
 
@@ -219,6 +300,17 @@ class FabricController(framework.App):
         message = event.msg
         name = self.state.by_dpid.get(message.datapath.id, "?")
         self.tell("error", switch=name, what=f"OpenFlow error {message.type}, {getattr(message, 'code', None)}")
+
+
+def _carried_out(netlink: Netlink, requests: list[Request], is_last: bool) -> bool:
+    """Whether the markers were there; raises NetlinkError for any other refusal, and for this one the last time."""
+    try:
+        netlink.execute(requests)
+    except NetlinkError as error:
+        if error.errno != errno.ENOENT or is_last:
+            raise
+        return False
+    return True
 
 
 def _alive(datapath: Any, port: Any) -> bool:

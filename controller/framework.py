@@ -2,6 +2,7 @@
 installed. The only module that imports either.
 
 Ryu 4.34 expects `eventlet.wsgi.ALREADY_HANDLED`, which newer eventlets have dropped: it is put back before the import.
+`sockets` are those that let the framework's other tasks run while one waits.
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ with warnings.catch_warnings():
 
         App = app_manager.OSKenApp
 
+    if hub.HUB_TYPE == "eventlet":
+        from eventlet.green import socket as sockets
+    else:
+        import socket as sockets
+
 __all__ = [
     "NAME",
     "VERSION",
@@ -65,4 +71,5 @@ __all__ = [
     "ofproto_v1_3",
     "ofproto_v1_5",
     "packet",
+    "sockets",
 ]

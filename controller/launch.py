@@ -1,4 +1,4 @@
-"""Runs the controller: `python -m controller.launch ORDERS.json --port PORT --events FILE [--openflow 1.5]`.
+"""Runs the controller: `python -m controller.launch ORDERS.json --port PORT --events FILE [--commands SOCKET]`.
 
 Started by `controller.process` for a run; by hand it routes any fabric of these Topo classes, also one that plain
 `mn` has built, for which `run_experiment topo NAME --orders FILE` writes the orders.
@@ -27,10 +27,12 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("orders", type=Path)
     parser.add_argument("--port", type=int, default=6653)
     parser.add_argument("--events", default="/dev/stdout", help="file for JSON lines (default: standard output)")
+    parser.add_argument("--commands", help="Unix datagram socket to be made, for commands (see controller.commands)")
     parser.add_argument("--openflow", choices=VERSIONS, default="1.5")
     arguments = parser.parse_args(words)
     FabricController.orders = Orders.from_json(json.loads(arguments.orders.read_text()))
     FabricController.report = os.open(arguments.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    FabricController.inlet = arguments.commands
     FabricController.OFP_VERSIONS = [VERSIONS[arguments.openflow]]
     framework.controller.CONF.ofp_tcp_listen_port = arguments.port
     framework.controller.CONF.ofp_listen_host = "127.0.0.1"

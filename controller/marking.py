@@ -9,6 +9,7 @@ from topologies.profiles import ETHERNET_HEADER_BYTES, Marking
 # do.
 _DCTCP_LEAST_PACKETS = 20
 _RED_KMIN_SHARE, _RED_KMAX_SHARE, _RED_PMAX = 0.25, 0.75, 0.1
+_DCQCN_RATE_BPS, _DCQCN_KMIN_BYTES, _DCQCN_KMAX_BYTES, _DCQCN_PMAX = 40_000_000_000, 5_000, 200_000, 0.01
 
 
 def dctcp_threshold_bytes(rate_bps: int, rtt_ns: int, mtu_bytes: int) -> int:
@@ -21,6 +22,24 @@ def dctcp_threshold_bytes(rate_bps: int, rtt_ns: int, mtu_bytes: int) -> int:
 def dctcp_step(threshold_bytes: int) -> Marking:
     """DCTCP's marking: every packet that finds more than the threshold queued."""
     return Marking(threshold_bytes, threshold_bytes, 1.0)
+
+
+def dcqcn_curve(rate_bps: int, frame_bytes: int, most_bytes: int) -> Marking:
+    """DCQCN's marking: 5 KB, 200 KB and 1 % at 40 Gb/s (SIGCOMM 2015, section 5), in proportion to the rate. Below a
+    frame there is no queue to mark for; above `most_bytes` something else would act first."""
+    kmin_bytes, kmax_bytes = (
+        min(max(whole_bytes * rate_bps // _DCQCN_RATE_BPS, frame_bytes), most_bytes)
+        for whole_bytes in (_DCQCN_KMIN_BYTES, _DCQCN_KMAX_BYTES)
+    )
+    return Marking(kmin_bytes, kmax_bytes, _DCQCN_PMAX)
+
+
+def marking_for(given: Marking, usual_there: Marking, usual_here: Marking) -> Marking:
+    """The curve of a port, where another one has the curve `given`: its thresholds in proportion to what is usual at
+    the two ports' rates."""
+    kmin_bytes = given.kmin_bytes * usual_here.kmin_bytes // usual_there.kmin_bytes
+    kmax_bytes = given.kmax_bytes * usual_here.kmax_bytes // usual_there.kmax_bytes
+    return Marking(min(kmin_bytes, kmax_bytes), kmax_bytes, given.pmax)
 
 
 def red_drop(buffer_bytes: int, kmin_bytes: int | None, kmax_bytes: int | None, pmax: float | None) -> Marking:

@@ -3,6 +3,9 @@
 OpenFlow 1.3's groups cannot carry a hash seed: Open vSwitch then hashes alike on every switch, which polarises. 1.5
 gives a group properties, and Open vSwitch reads its selection method there (the Netronome extension, ovs-ofctl(8),
 "selection_method"): a hash over the five-tuple with a seed.
+
+Packets that leave by a table of their own (see `rules`) get there with Open vSwitch's resubmit, from flows and groups
+alike: it implements no egress tables of OpenFlow 1.5, and a group cannot send on to a table.
 """
 
 from __future__ import annotations
@@ -12,7 +15,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from controller.failover import Bucket, Group
-from controller.rules import Action, AnswerArp, Change, Drop, Flow, GoTo, Match, Output, ToController, ToGroup
+from controller.rules import (
+    PORT_REGISTER,
+    THE_PORT,
+    Action,
+    AnswerArp,
+    Change,
+    Drop,
+    Flow,
+    GoTo,
+    Leave,
+    Match,
+    Output,
+    ToController,
+    ToGroup,
+)
 from topologies.addresses import GATEWAY, ROUTER_MAC
 
 _WIRE_1_5 = 6
@@ -23,6 +40,7 @@ _METHOD_BYTES = 16
 _HASHED_FIELDS = {11: 4, 12: 4, 10: 1, 13: 2, 14: 2, 15: 2, 16: 2}
 _OXM_BASIC = 0x8000
 _SELECT, _FAILOVER = "select", "failover"
+_CE = 3  # Congestion Experienced, RFC 3168
 _ADD_OR_MODIFY = 0x8000  # Open vSwitch's OFPGC_ADD_OR_MOD: a group that is there already is no error
 
 
@@ -30,11 +48,11 @@ def messages(datapath: Any, change: Change) -> Iterator[Any]:
     """The messages that carry out `change` on the switch of `datapath`, in order."""
     ofproto, parser = datapath.ofproto, datapath.ofproto_parser
     for number, group in change.new_groups.items():
-        yield _group_mod(datapath, number, group)
+        yield _group_mod(datapath, number, group, change.by_table)
     for flow in change.new_flows:
-        yield _flow_mod(datapath, ofproto.OFPFC_ADD, flow)
+        yield _flow_mod(datapath, ofproto.OFPFC_ADD, flow, change.by_table)
     for flow in change.old_flows:
-        yield _flow_mod(datapath, ofproto.OFPFC_DELETE_STRICT, flow)
+        yield _flow_mod(datapath, ofproto.OFPFC_DELETE_STRICT, flow, change.by_table)
     for number in change.old_groups:
         yield parser.OFPGroupMod(datapath, command=ofproto.OFPGC_DELETE, group_id=number)
 
@@ -64,7 +82,7 @@ def packet_out(datapath: Any, port: int, data: bytes) -> Any:
     return parser.OFPPacketOut(datapath, buffer_id=ofproto.OFP_NO_BUFFER, actions=actions, data=data, **source)
 
 
-def _flow_mod(datapath: Any, command: int, flow: Flow) -> Any:
+def _flow_mod(datapath: Any, command: int, flow: Flow, by_table: bool) -> Any:
     ofproto, parser = datapath.ofproto, datapath.ofproto_parser
     return parser.OFPFlowMod(
         datapath,
@@ -74,7 +92,7 @@ def _flow_mod(datapath: Any, command: int, flow: Flow) -> Any:
         out_port=ofproto.OFPP_ANY,
         out_group=ofproto.OFPG_ANY,
         match=parser.OFPMatch(**_match(flow.match)),
-        instructions=list(_instructions(datapath, flow.action)),
+        instructions=list(_instructions(datapath, flow.action, by_table)),
     )
 
 
@@ -82,15 +100,15 @@ def _match(match: Match) -> dict[str, Any]:
     return {name: value if mask == -1 else (value, mask) for name, value, mask in match}
 
 
-def _instructions(datapath: Any, action: Action) -> Iterator[Any]:
+def _instructions(datapath: Any, action: Action, by_table: bool) -> Iterator[Any]:
     ofproto, parser = datapath.ofproto, datapath.ofproto_parser
     if isinstance(action, GoTo):
         yield parser.OFPInstructionGotoTable(action.table)
     elif not isinstance(action, Drop):
-        yield parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, list(_actions(datapath, action)))
+        yield parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, list(_actions(datapath, action, by_table)))
 
 
-def _actions(datapath: Any, action: Action) -> Iterator[Any]:
+def _actions(datapath: Any, action: Action, by_table: bool) -> Iterator[Any]:
     ofproto, parser = datapath.ofproto, datapath.ofproto_parser
     if isinstance(action, ToController):
         yield parser.OFPActionOutput(ofproto.OFPP_CONTROLLER, ofproto.OFPCML_NO_BUFFER)
@@ -106,7 +124,20 @@ def _actions(datapath: Any, action: Action) -> Iterator[Any]:
             source, destination = action.macs
             yield parser.OFPActionSetField(eth_src=source)
             yield parser.OFPActionSetField(eth_dst=destination)
+        yield from _out(parser, action.port, by_table)
+    elif isinstance(action, Leave):
+        if action.marked:
+            yield parser.OFPActionSetField(ip_ecn=_CE)
         yield parser.OFPActionOutput(action.port)
+
+
+def _out(parser: Any, port: int, by_table: bool) -> Iterator[Any]:
+    """Out of a port, at once or by table THE_PORT."""
+    if by_table:
+        yield parser.OFPActionSetField(**{PORT_REGISTER: port})
+        yield parser.NXActionResubmitTable(table_id=THE_PORT)
+    else:
+        yield parser.OFPActionOutput(port)
 
 
 def _arp_answer(parser: Any, action: AnswerArp) -> Iterator[Any]:
@@ -124,30 +155,30 @@ def _arp_answer(parser: Any, action: AnswerArp) -> Iterator[Any]:
         yield parser.OFPActionSetField(**{name: value})
 
 
-def _group_mod(datapath: Any, number: int, group: Group) -> Any:
+def _group_mod(datapath: Any, number: int, group: Group, by_table: bool) -> Any:
     ofproto, parser = datapath.ofproto, datapath.ofproto_parser
     kind = {_SELECT: ofproto.OFPGT_SELECT, _FAILOVER: ofproto.OFPGT_FF}[group.kind]
     if ofproto.OFP_VERSION < _WIRE_1_5:
-        plain = [_bucket_1_3(datapath, group, bucket) for bucket in group.buckets]
+        plain = [_bucket_1_3(datapath, group, bucket, by_table) for bucket in group.buckets]
         return parser.OFPGroupMod(datapath, _ADD_OR_MODIFY, kind, number, plain)
-    buckets = [_bucket(datapath, group, bucket) for bucket in group.buckets]
+    buckets = [_bucket(datapath, group, bucket, by_table) for bucket in group.buckets]
     properties = [_Selection(group.seed)] if group.kind == _SELECT else []
     return parser.OFPGroupMod(
         datapath, command=_ADD_OR_MODIFY, type_=kind, group_id=number, buckets=buckets, properties=properties
     )
 
 
-def _bucket_1_3(datapath: Any, group: Group, bucket: Bucket) -> Any:
+def _bucket_1_3(datapath: Any, group: Group, bucket: Bucket, by_table: bool) -> Any:
     ofproto, parser = datapath.ofproto, datapath.ofproto_parser
     return parser.OFPBucket(
         weight=int(group.kind == _SELECT),
         watch_port=ofproto.OFPP_ANY if bucket.watch is None else bucket.watch,
         watch_group=ofproto.OFPG_ANY,
-        actions=[parser.OFPActionOutput(bucket.port)],
+        actions=list(_out(parser, bucket.port, by_table)),
     )
 
 
-def _bucket(datapath: Any, group: Group, bucket: Bucket) -> Any:
+def _bucket(datapath: Any, group: Group, bucket: Bucket, by_table: bool) -> Any:
     """A bucket is called by its port, so that the hash keeps its choice for the ports that stay when one goes."""
     ofproto, parser = datapath.ofproto, datapath.ofproto_parser
     properties = (
@@ -158,7 +189,7 @@ def _bucket(datapath: Any, group: Group, bucket: Bucket) -> Any:
     if group.kind == _SELECT:
         properties.append(parser.OFPGroupBucketPropWeight(type_=ofproto.OFPGBPT_WEIGHT, weight=1))
     bucket_id = bucket.port if group.kind == _SELECT else group.buckets.index(bucket)
-    return parser.OFPBucket(bucket_id, [parser.OFPActionOutput(bucket.port)], properties)
+    return parser.OFPBucket(bucket_id, list(_out(parser, bucket.port, by_table)), properties)
 
 
 class _Selection:

@@ -1,4 +1,4 @@
-"""How a fabric is to be routed: the choices of a run, as one frozen value."""
+"""How a fabric is to be routed and marked: the choices of a run, as one frozen value."""
 
 from __future__ import annotations
 
@@ -7,24 +7,33 @@ from hashlib import blake2b
 from typing import Any
 
 from topologies.describe import FabricDescription
+from topologies.profiles import Marking
 
-ECMP, D_MOD_K = "ecmp", "d_mod_k"
+ECMP, D_MOD_K, CLOCKWISE, UP_DOWN = "ecmp", "d_mod_k", "clockwise", "up_down"
 FRAMEWORKS = {"ryu": "ryu", "os_ken": "os-ken"}  # package -> name of its distribution
 FRAMEWORK_VARIABLE = "FABRICLAB_OPENFLOW_FRAMEWORK"
 PER_SWITCH, SAME = "per_switch", "same"
+SWITCH, CONTROLLER = "switch", "controller"
 
 
 @dataclass(frozen=True)
 class Policy:
-    """routing: ECMP by a hash, or D_MOD_K, the uplink by the destination's number. hash_seeds: PER_SWITCH, or SAME
-    everywhere (which polarises). fast_failover: switches go round a dead port by themselves. latency_ns: how long the
-    controller waits before it acts on a change. seed: of all hash seeds."""
+    """routing: ECMP by a hash, or D_MOD_K, the uplink by the destination's number; of a ring CLOCKWISE or UP_DOWN (see
+    `routing`). hash_seeds: PER_SWITCH, or SAME everywhere (which polarises). fast_failover: switches go round a dead
+    port by themselves. latency_ns: how long the controller waits before it acts on a change. seed: of all hash seeds.
+
+    thresholds: the curve by which ports of each rate mark, in pairs of rate in bits/s and curve; none: nothing marks.
+    marking: SWITCH, each port's RED does, and the controller sets its curve when the switch joins; CONTROLLER, rules
+    do while the controller says so (see `rules`).
+    """
 
     routing: str = ECMP
     hash_seeds: str = PER_SWITCH
     fast_failover: bool = True
     latency_ns: int = 1_000_000
     seed: int = 1
+    marking: str = SWITCH
+    thresholds: tuple[tuple[int, Marking], ...] = ()
 
     def hash_seed(self, dpid: int) -> int:
         """The 64-bit hash seed of a switch; equal policies give equal seeds."""
@@ -34,7 +43,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Orders:
-    """What the controller is started with: the fabric and how to route it."""
+    """What the controller is started with: the fabric, and how to route and mark it."""
 
     fabric: FabricDescription
     policy: Policy
@@ -46,4 +55,6 @@ class Orders:
     @staticmethod
     def from_json(document: dict[str, Any]) -> Orders:
         """The orders that `as_json` told."""
-        return Orders(FabricDescription.from_json(document["fabric"]), Policy(**document["policy"]))
+        curves = tuple((rate_bps, Marking(**curve)) for rate_bps, curve in document["policy"]["thresholds"])
+        policy = {**document["policy"], "thresholds": curves}
+        return Orders(FabricDescription.from_json(document["fabric"]), Policy(**policy))

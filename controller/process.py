@@ -28,9 +28,10 @@ class ControllerFailed(RuntimeError):
 class Controller:
     """A controller with its orders, as a context manager.
 
-    `target` is what a bridge is to connect to. `events` are the JSON documents that the application has told so far, in
-    order; `news` reads more of them; `ended_ns` is when it ended (CLOCK_REALTIME), None while it runs. It runs with
-    this process's Python.
+    `target` is what a bridge is to connect to; `commands` the path of the Unix datagram socket that it takes commands
+    by (see `controller.commands`), from "ready" on. `events` are the JSON documents that the application has told so
+    far, in order; `news` reads more of them; `ended_ns` is when it ended (CLOCK_REALTIME), None while it runs. It runs
+    with this process's Python.
     """
 
     def __init__(self, orders: Orders, openflow: str = "1.5") -> None:
@@ -44,14 +45,15 @@ class Controller:
 
     def __enter__(self) -> Controller:
         self._folder = tempfile.TemporaryDirectory(prefix="fabriclab-controller-")
-        orders, events, self._log = (Path(self._folder.name, name) for name in ("orders.json", "events", "log"))
+        names = ("orders.json", "events", "log", "commands")
+        orders, events, self._log, self.commands = (Path(self._folder.name, name) for name in names)
         orders.write_text(json.dumps(self.orders.as_json()))
         events.touch()
         self._reader = events.open("rb")
         words = [sys.executable, "-m", "controller.launch", str(orders), "--port", str(self.port)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*words, "--events", str(events), "--openflow", self.openflow],
+                [*words, "--events", str(events), "--commands", str(self.commands), "--openflow", self.openflow],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

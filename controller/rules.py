@@ -4,6 +4,9 @@
                             addresses to them; packets from above to table 2, all others to table 1
     table 1   any way       the shrunk routing table
     table 2   only down     routes that lead down, so that nothing goes up again; bounced packets on their detour
+    table 3   the port      where the controller marks: the port that the tables above have chosen stands in a register,
+                            and packets leave by it here, as they are. A port whose queue is too long has entries before
+                            that one, which write Congestion Experienced into packets that can carry it (RFC 3168)
 
 Every switch is a router: it lowers the TTL, and the last one writes the MAC addresses. No table has a table-miss entry:
 what nothing matches, IPv6 above all, is dropped (OpenFlow 1.3, section 5.4). A packet whose TTL ends is dropped without
@@ -19,14 +22,17 @@ from typing import Union
 
 from controller import failover
 from controller.failover import Bucket, Group, bounce, bounce_back
-from controller.policy import D_MOD_K, Policy
+from controller.policy import CONTROLLER, D_MOD_K, Policy
 from controller.prefixes import BITS, Ports, Prefix, mask_of, parse_prefix, shrink
 from controller.routing import Network
 from topologies.addresses import GATEWAY, PREFIX_LENGTH, ROUTER_MAC, SUBNET
 
-CLASSIFY, ANY_WAY, ONLY_DOWN = 0, 1, 2
+CLASSIFY, ANY_WAY, ONLY_DOWN, THE_PORT = 0, 1, 2, 3
+PORT_REGISTER = "reg0"  # Open vSwitch's: OpenFlow's metadata cannot be written by a group
 _LLDP, _MULTICAST, _ARP_KNOWN, _ARP, _LOCAL, _FROM_ABOVE, _IPV4 = 1000, 950, 900, 800, 700, 600, 500
 _ROUTE = 100  # a route's priority grows by two with its prefix length, and by one with an input port of its own
+_MARKED, _AS_IT_IS = 20, 10
+_ECT_1, _ECT_0 = 1, 2  # of RFC 3168: the packets' transports understand marks
 _NOT_BELOW = -1  # in the table of ways down, before the ports of a way that is none
 _FABRIC: Prefix = parse_prefix(f"{SUBNET}/{PREFIX_LENGTH}")
 _GATEWAY, _NOT_UNICAST = parse_prefix(GATEWAY)[0], parse_prefix("224.0.0.0/3")
@@ -75,7 +81,15 @@ class Drop:
     """Nowhere."""
 
 
-Action = Union[Output, ToGroup, ToController, AnswerArp, GoTo, Drop]
+@dataclass(frozen=True)
+class Leave:
+    """Out of the port that was chosen; `marked`: with Congestion Experienced."""
+
+    port: int
+    marked: bool = False
+
+
+Action = Union[Output, ToGroup, ToController, AnswerArp, GoTo, Drop, Leave]
 
 
 @dataclass(frozen=True)
@@ -95,10 +109,12 @@ class Flow:
 
 @dataclass(frozen=True)
 class Rules:
-    """All groups and flows of a switch."""
+    """All groups and flows of a switch. `by_table`: what outputs and groups say is written into the register, and
+    packets leave by table THE_PORT."""
 
     groups: Mapping[int, Group]
     flows: tuple[Flow, ...]
+    by_table: bool = False
 
 
 def exact(name: str, value: int) -> Field:
@@ -129,7 +145,13 @@ class _Builder:
         if self.up:
             down = {p: ports if self._leads_down(ports) else (_NOT_BELOW, *ports) for p, ports in table.items()}
             flows += self._routes(ONLY_DOWN, shrink(down, _FABRIC))
-        return Rules(self.groups, tuple(flows))
+        by_table = self.policy.marking == CONTROLLER
+        return Rules(self.groups, (*flows, *(self._leave() if by_table else ())), by_table)
+
+    def _leave(self) -> Iterator[Flow]:
+        to_hosts = sorted(set(self.network.attached[self.switch].values()))
+        for port in (*self.network.trunks[self.switch], *to_hosts, failover.IN_PORT):
+            yield Flow(THE_PORT, _AS_IT_IS, (exact(PORT_REGISTER, port),), Leave(port))
 
     def _leads_down(self, ports: Ports) -> bool:
         return not ports or set(ports) <= set(self.down)
@@ -246,6 +268,14 @@ class _Builder:
             yield Flow(table, priority, (exact("in_port", port), *where), action)
 
 
+def marks(port: int) -> Iterator[Flow]:
+    """What marks the packets that leave by `port` and can be marked, those that are bounced back out of it too."""
+    for out, came_by in ((port, ()), (failover.IN_PORT, (exact("in_port", port),))):
+        for ect in (_ECT_0, _ECT_1):
+            match = (exact(PORT_REGISTER, out), *came_by, _ipv4(), exact("ip_ecn", ect))
+            yield Flow(THE_PORT, _MARKED, match, Leave(out, marked=True))
+
+
 def _ipv4() -> Field:
     return exact("eth_type", 0x0800)
 
@@ -264,6 +294,7 @@ class Change:
     new_flows: tuple[Flow, ...]
     old_flows: tuple[Flow, ...]
     old_groups: tuple[int, ...]
+    by_table: bool = False  # as of the new rules
 
     def __bool__(self) -> bool:
         return bool(self.new_groups or self.new_flows or self.old_flows or self.old_groups)
@@ -278,6 +309,7 @@ def change(old: Rules, new: Rules) -> Change:
         tuple(flow for flow in new.flows if old_flows.get(flow.key) != flow),
         tuple(flow for flow in old.flows if flow.key not in new_keys),
         tuple(number for number in old.groups if number not in new.groups),
+        new.by_table,
     )
 
 

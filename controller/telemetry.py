@@ -38,9 +38,12 @@ class QueueSampler:
     """Samples qdisc `handle` of port `interface` into `file` (rows of five int64, see COLUMNS); a context
     manager around the traffic."""
 
-    def __init__(self, interface: str, ifindex: int, handle: int, file: Path, frame_ns: int = 0) -> None:
+    def __init__(
+        self, interface: str, ifindex: int, handle: int, file: Path, frame_ns: int = 0, least_period_ns: int = 0
+    ) -> None:
+        """`frame_ns`: how long a frame lasts on the link; `least_period_ns`: of two samples."""
         self._interface, self._ifindex, self._handle, self._file = interface, ifindex, handle, file
-        self._period_s = max(_PERIOD_S, frame_ns / _SAMPLES_PER_FRAME / 1e9)
+        self._period_s = max(_PERIOD_S, frame_ns / _SAMPLES_PER_FRAME / 1e9, least_period_ns / 1e9)
         self._pid = 0
 
     def __enter__(self) -> QueueSampler:
@@ -89,10 +92,10 @@ class QueueSampler:
             for descriptor in (tap.fileno(), stop):
                 waiter.register(descriptor, select.POLLIN)
             while stop not in (descriptor for descriptor, _ in waiter.poll()):
-                _accept(tap, False)
+                accept(tap, False)
                 self._sample_while_busy(probe, samples, waiter, stop)
-                _accept(tap, True)
-                _drain(tap)
+                accept(tap, True)
+                drain(tap)
         with open(self._file, "wb") as file:
             samples.tofile(file)
 
@@ -118,13 +121,14 @@ def _stop_descriptor() -> int:
     return reader
 
 
-def _accept(tap: socket.socket, everything: bool) -> None:
+def accept(tap: socket.socket, everything: bool) -> None:
     """Let the tap see one byte of each packet, or nothing: while sampling runs, its copies would only cost."""
     program = ctypes.create_string_buffer(struct.pack("=HBBI", _BPF_RETURN, 0, 0, int(everything)))
     tap.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(program)))
 
 
-def _drain(tap: socket.socket) -> None:
+def drain(tap: socket.socket) -> None:
+    """Read a tap empty."""
     while True:
         try:
             tap.recv(1)

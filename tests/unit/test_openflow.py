@@ -24,11 +24,13 @@ from controller.rules import (
     Drop,
     Flow,
     GoTo,
+    Leave,
     Output,
     ToController,
     ToGroup,
     change,
     exact,
+    marks,
     nothing,
 )
 from tests.unit.walk import planned
@@ -163,6 +165,66 @@ def test_any_mask_is_kept(version: int, value: int, mask: int) -> None:
     )
     texts = tuple(socket.inet_ntoa(number.to_bytes(4, "big")) for number in (value & mask, mask))
     assert read_back(message).match["ipv4_dst"] in (texts, texts[0] if mask == ANY else texts)
+
+
+# --- ports that are left by a table
+
+
+RESUBMIT = hexed("ffff 0010 00002320 000e fff8 03 000000")  # struct nx_action_resubmit: NXAST_RESUBMIT_TABLE, table 3
+
+
+def into_register(port: int) -> bytes:
+    """struct ofp_action_set_field of reg0: NXM class 1, field 0, without a mask, 4 bytes."""
+    return struct.pack("!HHHBBI4x", 25, 16, 1, 0, 4, port)
+
+
+@VERSIONS
+@pytest.mark.parametrize("macs", [None, ("02:00:00:00:00:01", "00:00:00:00:00:09")])
+@pytest.mark.parametrize("port", [5, IN_PORT])
+def test_a_port_is_written_into_the_register_and_left_by_its_table(version: int, macs: Any, port: int) -> None:
+    (message,) = sent(version, new_flows=(Flow(1, 148, MATCH, Output(port, macs)),), by_table=True)
+    first = [MINUS_TTL, *({"set": name, "to": mac} for name, mac in zip(("eth_src", "eth_dst"), macs or ()))]
+    found = actions(read_back(message))
+    assert found[:-2] == first
+    assert found[-2:] == [{"set": "reg0", "to": port}, {"do": "NXActionResubmitTable"}]
+    assert written(message).endswith(into_register(port) + RESUBMIT)
+
+
+@VERSIONS
+@pytest.mark.parametrize(("marked", "first"), [(False, []), (True, [{"set": "ip_ecn", "to": 3}])])
+def test_the_table_lets_packets_leave_marked_or_as_they_are(version: int, marked: bool, first: list[Any]) -> None:
+    """Their TTL was lowered before."""
+    (message,) = sent(version, new_flows=(Flow(3, 20, MATCH, Leave(7, marked)),), by_table=True)
+    found = read_back(message)
+    assert found.table_id == 3
+    assert actions(found) == [*first, {"do": "Output", "port": 7}]
+
+
+@VERSIONS
+def test_marks_match_the_register_and_what_can_be_marked(version: int) -> None:
+    found = [read_back(each) for each in sent(version, new_flows=tuple(marks(7)), by_table=True)]
+    ipv4 = {"eth_type": 0x0800}
+    assert [dict(each.match.items()) for each in found] == [
+        {"reg0": 7, **ipv4, "ip_ecn": 2},
+        {"reg0": 7, **ipv4, "ip_ecn": 1},
+        {"reg0": IN_PORT, "in_port": 7, **ipv4, "ip_ecn": 2},
+        {"reg0": IN_PORT, "in_port": 7, **ipv4, "ip_ecn": 1},
+    ]
+
+
+def test_groups_leave_by_the_table_too() -> None:
+    """Their buckets have two actions instead of one."""
+    ways = select((3, 4), 9, True)
+    (old,) = sent(V1_3, new_groups={0x1234: ways}, by_table=True)
+    buckets = [struct.pack("!HHII4x", 48, 1, port, ANY) + into_register(port) + RESUBMIT for port in (3, 4)]
+    assert written(old)[8:] == struct.pack("!HBxI", ADD_OR_MODIFY, SELECT, 0x1234) + b"".join(buckets)
+    (new,) = sent(V1_5, new_groups={0x1234: ways}, by_table=True)
+    tail = b"".join(
+        struct.pack("!HHI", 8 + 32 + 16, 32, port) + into_register(port) + RESUBMIT + watch(port) + WEIGHT_1
+        for port in (3, 4)
+    )
+    head = struct.pack("!HBxIH2xI", ADD_OR_MODIFY, SELECT, 0x1234, len(tail), ANY)
+    assert written(new)[8:] == head + tail + property_by_hand(9)
 
 
 # --- groups

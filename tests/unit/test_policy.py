@@ -8,20 +8,35 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.policy import D_MOD_K, ECMP, PER_SWITCH, SAME, Orders, Policy
+from controller.policy import (
+    CLOCKWISE,
+    CONTROLLER,
+    D_MOD_K,
+    ECMP,
+    PER_SWITCH,
+    SAME,
+    SWITCH,
+    UP_DOWN,
+    Orders,
+    Policy,
+)
 from topologies.describe import FabricDescription, describe
 from topologies.fat_tree import FatTree
 from topologies.gpu_pod import GpuPod
 from topologies.leaf_spine import LeafSpine
-from topologies.profiles import LinkProfile
+from topologies.profiles import LinkProfile, Marking
+from topologies.ring import Ring
 
+CURVES = st.builds(Marking, st.integers(0), st.integers(0), st.floats(0, 1), st.booleans())
 POLICIES = st.builds(
     Policy,
-    routing=st.sampled_from([ECMP, D_MOD_K]),
+    routing=st.sampled_from([ECMP, D_MOD_K, CLOCKWISE, UP_DOWN]),
     hash_seeds=st.sampled_from([PER_SWITCH, SAME]),
     fast_failover=st.booleans(),
     latency_ns=st.integers(0, 10**12),
     seed=st.integers(),
+    marking=st.sampled_from([SWITCH, CONTROLLER]),
+    thresholds=st.lists(st.tuples(st.integers(1), CURVES), max_size=3).map(tuple),
 )
 LINK = LinkProfile(400 * 10**9, 1_000, 1500)
 FABRICS = st.sampled_from(
@@ -29,6 +44,7 @@ FABRICS = st.sampled_from(
         describe(LeafSpine(leaves=3, link=LINK, uplink=LINK)),
         describe(FatTree(k=4, hosts=11)),
         describe(GpuPod(servers=2)),
+        describe(Ring(switches=5)),
     ]
 )
 

@@ -1,4 +1,4 @@
-"""Next hops against networkx's shortest paths, and small fabrics by hand."""
+"""Next hops against networkx's shortest paths, small fabrics by hand, and which links wait for which."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mininet.topo import Topo
 
+from controller.policy import CLOCKWISE, ECMP, UP_DOWN
 from controller.prefixes import parse_prefix
 from controller.routing import Network, Port, next_hops, routes
-from tests.unit.walk import graph, links, planned
+from tests.unit.walk import Walker, graph, links, planned
 from topologies.describe import describe
 from topologies.dumbbell import Dumbbell
 from topologies.fat_tree import FatTree
 from topologies.gpu_pod import GpuPod
 from topologies.leaf_spine import LeafSpine
+from topologies.ring import Ring
 
 ALIVE: frozenset[Port] = frozenset()
 FABRICS: list[Callable[[], Topo]] = [
@@ -115,3 +117,102 @@ def test_an_nvswitch_is_no_way_to_anywhere() -> None:
     assert state.network.attached["nvs1"] == {f"h{gpu}": gpu for gpu in range(1, 9)}
     assert all("nvs1" not in hops for hops in next_hops(state.network, ALIVE).values())
     assert state.network.homes["h3"] == ("leaf3", 1)
+
+
+# --- which links wait for which
+
+
+def dependencies(topo: Topo, routing: str, dead: frozenset[Port] = ALIVE) -> nx.DiGraph:
+    """Channels (ports towards switches) and which of them waits for which to have room: two that some packet takes one
+    after the other. Found by following the rules of every pair of hosts, whatever the hashes."""
+    state = planned(topo, routing=routing)
+    for port in dead:
+        state.port_is(port, False)
+    state.decide()
+    towards = {
+        (switch, peer): (switch, port)
+        for switch, ports in state.network.trunks.items()
+        for port, (peer, _) in ports.items()
+    }
+    walker, found = Walker(state.network, state.wanted, dead), nx.DiGraph()
+    for sender in state.network.hosts:
+        for receiver in state.network.hosts.keys() - {sender}:
+            for walk in walker.ways(sender, receiver):
+                channels = [towards[hop] for hop in zip(walk.switches, walk.switches[1:])]
+                found.add_nodes_from(channels)
+                found.add_edges_from(zip(channels, channels[1:]))
+    return found
+
+
+@pytest.mark.parametrize("switches", [3, 4, 5, 6, 9])
+def test_clockwise_every_link_waits_for_the_next_one_all_the_way_round(switches: int) -> None:
+    found = dependencies(Ring(switches=switches), CLOCKWISE)
+    (circle,) = nx.simple_cycles(found)
+    assert sorted(circle) == sorted(found) == [(f"sw{number}", 2) for number in range(1, switches + 1)]
+
+
+@pytest.mark.parametrize("switches", [3, 4, 5, 6, 9])
+def test_up_and_down_no_link_waits_for_itself(switches: int) -> None:
+    found = dependencies(Ring(switches=switches), UP_DOWN)
+    assert nx.is_directed_acyclic_graph(found)
+    assert len(found) == 2 * switches, "every link is used, both ways"
+
+
+@pytest.mark.parametrize("switches", [5, 6])
+def test_shortest_paths_wait_in_a_circle(switches: int) -> None:
+    """What up-and-down routing is for; in a ring of up to four, shortest paths are too short to."""
+    assert not nx.is_directed_acyclic_graph(dependencies(Ring(switches=switches), ECMP))
+
+
+RINGS: list[Callable[[], Topo]] = [lambda n=n: Ring(switches=n, hosts_per_leaf=1) for n in (3, 4, 5, 8)]  # type: ignore[misc]
+
+
+@settings(max_examples=60)
+@given(st.sampled_from([*RINGS, *FABRICS]), st.data())
+def test_up_and_down_is_free_of_circles_in_any_fabric_and_loses_nobody(
+    build: Callable[[], Topo], data: st.DataObject
+) -> None:
+    fabric = network(build())
+    dead = dead_ports(fabric, 4, data)
+    alive, hops = graph(fabric, dead), next_hops(fabric, dead, UP_DOWN)
+    waits = nx.DiGraph()
+    for target, found in hops.items():
+        assert found.keys() == nx.node_connected_component(alive, target) - {target}
+        for switch, ports in found.items():
+            for port in ports:
+                peer = fabric.trunks[switch][port][0]
+                assert alive.has_edge(switch, peer)
+                waits.add_edges_from(((switch, port), (peer, after)) for after in found.get(peer, ()))
+    assert nx.is_directed_acyclic_graph(waits)
+
+
+def test_a_ring_of_four_by_hand() -> None:
+    """sw1 is the root, sw3 at the bottom: nothing passes through it."""
+    fabric, (on, back) = network(Ring(switches=4)), ((2,), (3,))
+    assert next_hops(fabric, ALIVE, CLOCKWISE) == {
+        "sw1": {"sw4": on, "sw3": on, "sw2": on},
+        "sw2": {"sw1": on, "sw4": on, "sw3": on},
+        "sw3": {"sw2": on, "sw1": on, "sw4": on},
+        "sw4": {"sw3": on, "sw2": on, "sw1": on},
+    }
+    assert next_hops(fabric, ALIVE, UP_DOWN) == {
+        "sw1": {"sw2": back, "sw4": on, "sw3": (2, 3)},
+        "sw2": {"sw1": on, "sw4": on, "sw3": back},
+        "sw3": {"sw1": (2, 3), "sw2": on, "sw4": back},
+        "sw4": {"sw1": back, "sw2": back, "sw3": on},
+    }
+
+
+def test_a_ring_that_has_lost_a_link() -> None:
+    """Clockwise nobody gets past it; up and down everybody does, by the other way."""
+    fabric, (on, back) = network(Ring(switches=4)), ((2,), (3,))
+    cut = frozenset({("sw2", 2)})  # between sw2 and sw3
+    clockwise = next_hops(fabric, cut, CLOCKWISE)
+    assert (clockwise["sw3"], clockwise["sw1"]) == ({}, {"sw4": on, "sw3": on})
+    assert clockwise["sw2"] == {"sw1": on, "sw4": on, "sw3": on}
+    assert next_hops(fabric, cut, UP_DOWN) == {
+        "sw1": {"sw2": back, "sw4": on, "sw3": on},
+        "sw2": {"sw1": on, "sw4": on, "sw3": on},
+        "sw3": {"sw1": back, "sw2": back, "sw4": back},
+        "sw4": {"sw1": back, "sw2": back, "sw3": on},
+    }

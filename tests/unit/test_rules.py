@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -15,16 +16,30 @@ from mininet.topo import Topo
 
 from controller import rules as module
 from controller.failover import Bucket, Group
-from controller.policy import D_MOD_K, ECMP, PER_SWITCH, SAME
+from controller.policy import CLOCKWISE, CONTROLLER, D_MOD_K, ECMP, PER_SWITCH, SAME, SWITCH, UP_DOWN, Orders
 from controller.prefixes import mask_of, parse_prefix
-from controller.rules import CLASSIFY, AnswerArp, Flow, Output, Rules, ToController, ToGroup, change, count, nothing
+from controller.routing import Port
+from controller.rules import (
+    CLASSIFY,
+    THE_PORT,
+    AnswerArp,
+    Flow,
+    Output,
+    Rules,
+    ToController,
+    ToGroup,
+    change,
+    count,
+    nothing,
+)
 from controller.state import FabricState
-from tests.unit.walk import Walk, Walker, first_place, graph, planned
+from tests.unit.walk import CE, ECT_0, ECT_1, NOT_ECT, Walk, Walker, first_place, graph, planned, single_failures
 from topologies.addresses import GATEWAY, ROUTER_MAC
 from topologies.dumbbell import Dumbbell
 from topologies.fat_tree import FatTree
 from topologies.gpu_pod import GpuPod
 from topologies.leaf_spine import LeafSpine
+from topologies.ring import Ring
 from workloads.patterns import permutation
 
 FABRICS: dict[str, Callable[[], Topo]] = {
@@ -307,6 +322,157 @@ def test_uplinks_share_the_flows(sender: str) -> None:
     found = Counter(walker.walk(sender, "h16", choice).switches[1] for choice in range(2000))
     assert len(found) == 4
     assert chi_square(found.values(), 500) < 16.3
+
+
+# --- rings
+
+
+@pytest.mark.parametrize("fast_failover", [True, False])
+@pytest.mark.parametrize("switches", [3, 4, 5, 8])
+def test_in_a_ring_every_pair_is_delivered(switches: int, fast_failover: bool) -> None:
+    """Clockwise by the way round; up and down by the shorter way that does not pass the switch at the bottom."""
+    for routing in (CLOCKWISE, UP_DOWN):
+        state = planned(Ring(switches=switches, hosts_per_leaf=2), routing=routing, fast_failover=fast_failover)
+        walker, bottom = intact(state), f"sw{switches // 2 + 1}"
+        for sender, (start, _) in state.network.homes.items():
+            for receiver in state.network.hosts.keys() - {sender}:
+                end = state.network.homes[receiver][0]
+                for walk in walker.ways(sender, receiver):
+                    assert (walk.end, walk.host) == ("delivered", receiver)
+                    assert (walk.switches[0], walk.switches[-1]) == (start, end)
+                    steps = [(int(b[2:]) - int(a[2:])) % switches for a, b in zip(walk.switches, walk.switches[1:])]
+                    if routing == CLOCKWISE:
+                        assert steps == [1] * ((int(end[2:]) - int(start[2:])) % switches)
+                    elif switches % 2 == 0:
+                        assert bottom not in walk.switches[1:-1]
+
+
+@pytest.mark.parametrize("switches", [4, 5])
+def test_in_a_ring_nothing_is_bounced(switches: int) -> None:
+    """No switch is above another: a switch does nothing about a dead link but to take the other of two ways that are
+    as good, so that no way is taken that its routing does not allow."""
+    state = planned(Ring(switches=switches), routing=UP_DOWN)
+    for dead in single_failures(state.network):
+        walker = Walker(state.network, state.wanted, dead)
+        for sender in state.network.hosts:
+            for receiver in state.network.hosts.keys() - {sender}:
+                allowed = {walk.switches for walk in intact(state).ways(sender, receiver)}
+                for walk in walker.ways(sender, receiver):
+                    assert walk.switches in allowed if walk.end == "delivered" else walk.end == "dropped"
+
+
+# --- marks
+
+
+MARKING: dict[str, Callable[[], FabricState]] = {
+    "dumbbell": lambda: planned(Dumbbell(hosts=4), marking=CONTROLLER),
+    "leaf_spine": lambda: planned(LeafSpine(leaves=3, spines=2), marking=CONTROLLER),
+    "leaf_spine, d_mod_k": lambda: planned(LeafSpine(leaves=3, spines=2), marking=CONTROLLER, routing=D_MOD_K),
+    "fat_tree": lambda: planned(FatTree(k=4), marking=CONTROLLER),
+    "fat_tree, no failover": lambda: planned(FatTree(k=4), marking=CONTROLLER, fast_failover=False),
+    "gpu_pod": lambda: planned(GpuPod(servers=2), marking=CONTROLLER),
+    "ring, clockwise": lambda: planned(Ring(switches=4), marking=CONTROLLER, routing=CLOCKWISE),
+    "ring, up_down": lambda: planned(Ring(switches=5), marking=CONTROLLER, routing=UP_DOWN),
+}
+marking = pytest.mark.parametrize("name", MARKING)
+
+
+def all_ports(state: FabricState) -> list[Port]:
+    """Every port of every switch."""
+    return [
+        (switch, port)
+        for switch, trunks in state.network.trunks.items()
+        for port in (*trunks, *state.network.attached[switch].values())
+    ]
+
+
+def passed(state: FabricState, walk: Walk) -> set[Port]:
+    """The ports that a packet has left by."""
+    towards = {
+        (switch, peer): (switch, port)
+        for switch, ports in state.network.trunks.items()
+        for port, (peer, _) in ports.items()
+    }
+    hops = [towards[hop] for hop in zip(walk.switches, walk.switches[1:])]
+    assert walk.host is not None
+    return {*hops, (walk.switches[-1], state.network.attached[walk.switches[-1]][walk.host])}
+
+
+def all_ways(state: FabricState, ecn: int) -> list[Walk]:
+    """Of packets between some hosts, whatever their hashes."""
+    walker = intact(state)
+    hosts = list(state.network.hosts)
+    pairs = [(sender, receiver) for sender in hosts[:3] for receiver in hosts if receiver != sender]
+    return [walk for pair in pairs for walk in walker.ways(*pair, ecn=ecn)]
+
+
+@marking
+def test_while_no_port_marks_packets_go_as_if_switches_marked(name: str) -> None:
+    state = MARKING[name]()
+    usual = FabricState(Orders(state.network.fabric, replace(state.policy, marking=SWITCH)))
+    for ecn in (NOT_ECT, ECT_0, ECT_1, CE):
+        found = all_ways(state, ecn)
+        assert {walk.ecn for walk in found} == {ecn}
+        assert [replace(walk, ecn=NOT_ECT) for walk in found] == all_ways(usual, NOT_ECT)
+
+
+@marking
+@settings(max_examples=10)
+@given(data=st.data())
+def test_a_port_that_marks_marks_what_leaves_by_it_and_can_be_marked_and_nothing_else(
+    name: str, data: st.DataObject
+) -> None:
+    state = MARKING[name]()
+    unmarked, routes = dict(state.wanted), [walk.switches for walk in all_ways(state, NOT_ECT)]
+    ports = data.draw(st.sets(st.sampled_from(all_ports(state)), min_size=1, max_size=4))
+    for port in ports:
+        assert state.mark(port, True)
+    for ecn in (NOT_ECT, ECT_0, ECT_1, CE):
+        found = all_ways(state, ecn)
+        assert [walk.switches for walk in found] == routes
+        for walk in found:
+            marked = ecn in (ECT_0, ECT_1) and bool(passed(state, walk) & ports)
+            assert walk.ecn == (CE if marked else ecn)
+    for tables in intact(state).tables.values():
+        assert tables.overlaps() == []
+    for port in ports:
+        assert state.mark(port, False)
+    assert state.wanted == unmarked
+
+
+@marking
+def test_a_mark_is_one_small_change_of_one_switch(name: str) -> None:
+    """Four entries in one table, whatever the fabric: no route and no group has to change."""
+    state = MARKING[name]()
+    for switch in state.wanted:
+        state.sent(switch)
+    for switch, port in all_ports(state):
+        assert state.mark((switch, port), True)
+        assert [name for name in state.wanted if state.pending(name)] == [switch]
+        news = state.pending(switch)
+        assert (len(news.new_flows), news.old_flows, news.new_groups, news.old_groups) == (4, (), {}, ())
+        assert {flow.table for flow in news.new_flows} == {THE_PORT}
+        assert news.by_table
+        state.sent(switch)
+        assert state.mark((switch, port), False)
+        assert (len(state.pending(switch).old_flows), state.pending(switch).new_flows) == (4, ())
+        state.sent(switch)
+
+
+def test_a_packet_that_is_bounced_back_is_marked_by_the_port_it_came_by() -> None:
+    """spine1's link to leaf2 is dead; what comes from leaf3, its detour, goes back there."""
+    state = planned(LeafSpine(leaves=3, spines=1, hosts_per_leaf=1), marking=CONTROLLER)
+    dead = {("spine1", 2), ("leaf2", 2)}
+    (walk,) = Walker(state.network, state.wanted, dead).ways("h3", "h2", ecn=ECT_0)
+    assert walk.switches[:3] == ("leaf3", "spine1", "leaf3")
+    assert walk.ecn == ECT_0
+    state.mark(("spine1", 3), True)
+    (walk,) = Walker(state.network, state.wanted, dead).ways("h3", "h2", ecn=ECT_0)
+    assert (walk.switches[:3], walk.ecn) == (("leaf3", "spine1", "leaf3"), CE)
+    state.mark(("spine1", 3), False)
+    state.mark(("spine1", 2), True)
+    (walk,) = Walker(state.network, state.wanted, dead).ways("h3", "h2", ecn=ECT_0)
+    assert walk.ecn == ECT_0, "nothing leaves by the dead port"
 
 
 # --- from old rules to new ones

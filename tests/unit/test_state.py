@@ -1,4 +1,4 @@
-"""What the controller makes of news: ports, hosts that move, switches that come back; and what it then sends."""
+"""What the controller makes of news: of ports, queues, hosts that move, switches that come back; and what it sends."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.policy import D_MOD_K, ECMP
+from controller.policy import CLOCKWISE, CONTROLLER, D_MOD_K, ECMP, UP_DOWN
 from controller.rules import Change, Flow, Rules, ToGroup, change, nothing
 from controller.state import FabricState
-from tests.unit.walk import Walker, links, planned
+from tests.unit.walk import CE, ECT_0, Walker, links, planned
 from topologies.dumbbell import Dumbbell
 from topologies.fat_tree import FatTree
 from topologies.leaf_spine import LeafSpine
+from topologies.profiles import LinkProfile, Marking
+from topologies.ring import Ring
 
 ROUTINGS = pytest.mark.parametrize("routing", [ECMP, D_MOD_K])
 
@@ -188,6 +190,101 @@ def test_a_move_is_news_once() -> None:
     state = leaf_spine()
     assert state.host_is_at(*identity_of(state, "h1"), ("leaf3", 9)) == "h1"
     assert state.host_is_at(*identity_of(state, "h1"), ("leaf3", 9)) is None
+
+
+# --- rings
+
+
+def test_a_ring_routed_up_and_down_is_repaired_after_any_one_link() -> None:
+    for switches in (3, 4, 5):
+        state = planned(Ring(switches=switches), routing=UP_DOWN)
+        for link in links(state.network):
+            for port in link:
+                assert state.port_is(port, False)
+            state.decide()
+            delivered_everywhere(state)
+            for port in link:
+                state.port_is(port, True)
+
+
+def test_clockwise_a_dead_link_cuts_off_what_is_behind_it() -> None:
+    state = planned(Ring(switches=4), routing=CLOCKWISE)
+    state.port_is(("sw2", 2), False)
+    state.decide()
+    walker = Walker(state.network, state.wanted, {("sw2", 2), ("sw3", 3)})
+    ends = {pair: {walk.end for walk in walker.ways(*pair)} for pair in permutations(state.network.hosts, 2)}
+    assert ends[("h3", "h2")] == ends[("h4", "h1")] == {"delivered"}
+    assert ends[("h1", "h3")] == ends[("h2", "h3")] == ends[("h4", "h3")] == {"dropped"}
+
+
+# --- queues
+
+
+def marking_fabric() -> FabricState:
+    return planned(FatTree(k=4), marking=CONTROLLER)
+
+
+def test_a_mark_is_news_once() -> None:
+    state = marking_fabric()
+    first = dict(state.wanted)
+    assert state.mark(("edge1", 1), True)
+    assert not state.mark(("edge1", 1), True)
+    assert state.mark(("edge1", 1), False)
+    assert not state.mark(("edge1", 1), False)
+    assert state.wanted == first
+
+
+@pytest.mark.parametrize("port", [("edge1", 99), ("edge99", 1)])
+def test_a_port_that_is_not_there_cannot_mark(port: tuple[str, int]) -> None:
+    with pytest.raises(ValueError, match=f"port {port[1]} of switch {port[0]} cannot mark by rules: it is not there"):
+        marking_fabric().mark(port, True)
+
+
+def test_where_switches_mark_no_port_marks_by_rules() -> None:
+    with pytest.raises(ValueError, match="port 1 of switch edge1 cannot mark by rules: marking=switch"):
+        fat_tree().mark(("edge1", 1), True)
+
+
+def test_marks_outlive_repairs_moves_and_lost_switches() -> None:
+    state = marking_fabric()
+    state.mark(("edge1", 1), True)  # to h1
+    for port in (("edge1", 3), ("agg1", 1)):
+        state.port_is(port, False)
+    state.host_is_at(*identity_of(state, "h2"), ("edge8", 9))
+    state.decide()
+    walker = Walker(state.network, state.wanted)
+    assert {walk.ecn for walk in walker.ways("h16", "h1", ECT_0)} == {CE}
+    assert {walk.ecn for walk in walker.ways("h16", "h2", ECT_0)} == {ECT_0}
+    state.sent("edge1")
+    state.forgotten("edge1")
+    assert set(state.wanted["edge1"].flows) == set(state.pending("edge1").new_flows)
+    assert state.mark(("edge8", 9), True), "the port of a host that has moved there"
+    walker = Walker(state.network, state.wanted)
+    assert {walk.ecn for walk in walker.ways("h16", "h2", ECT_0)} == {CE}
+
+
+SLOW, FAST = (LinkProfile(rate_bps, 1_000, 1500) for rate_bps in (10_000_000_000, 40_000_000_000))
+CURVES = ((SLOW.rate_bps, Marking(1_500, 50_000, 0.01)), (FAST.rate_bps, Marking(5_000, 200_000, 0.01)))
+
+
+def test_every_port_has_the_curve_of_its_links_rate() -> None:
+    topo = LeafSpine(leaves=2, spines=1, hosts_per_leaf=2, link=SLOW, uplink=FAST)
+    state = planned(topo, thresholds=CURVES)
+    slow, fast = (curve for _, curve in CURVES)
+    assert state.curves["leaf1"] == {"leaf1-eth1": slow, "leaf1-eth2": slow, "leaf1-eth3": fast}
+    assert state.curves["spine1"] == {"spine1-eth1": fast, "spine1-eth2": fast}
+
+
+def test_a_rate_without_a_curve_is_refused() -> None:
+    topo = LeafSpine(leaves=2, spines=1, link=SLOW, uplink=FAST)
+    with pytest.raises(KeyError, match=str(FAST.rate_bps)):
+        planned(topo, thresholds=CURVES[:1])
+
+
+def test_without_markers_there_are_no_curves_to_be_set() -> None:
+    topo = LeafSpine(leaves=2, spines=1, link=SLOW, uplink=FAST)
+    assert planned(topo).curves["leaf1"] == {}
+    assert planned(topo, thresholds=CURVES, marking=CONTROLLER).curves["leaf1"] == {}
 
 
 # --- what is sent

@@ -8,7 +8,7 @@ fabric.ways("h1", "h5")              the ways of all packets, whatever their has
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import combinations
 from typing import Any
@@ -20,12 +20,25 @@ from controller.failover import IN_PORT
 from controller.policy import Orders, Policy
 from controller.prefixes import parse_prefix
 from controller.routing import Network, Port
-from controller.rules import AnswerArp, Drop, Flow, GoTo, Output, Rules, ToController, ToGroup
+from controller.rules import (
+    PORT_REGISTER,
+    THE_PORT,
+    AnswerArp,
+    Drop,
+    Flow,
+    GoTo,
+    Leave,
+    Output,
+    Rules,
+    ToController,
+    ToGroup,
+)
 from controller.state import FabricState
 from topologies.describe import describe
 
 _IPV4 = 0x0800
 _ALL = 0xFFFFFFFF
+NOT_ECT, ECT_1, ECT_0, CE = range(4)  # RFC 3168
 Shape = tuple[tuple[str, int], ...]  # the fields of a match, with their masks
 Values = tuple[int, ...]
 
@@ -33,24 +46,26 @@ Values = tuple[int, ...]
 @dataclass(frozen=True)
 class Walk:
     """The switches that a packet passed and what became of it: "delivered" to `host`; "dropped"; "looping" when it has
-    come to a place where it was before, so that only its TTL will end it."""
+    come to a place where it was before, so that only its TTL will end it. `ecn`: its ECN field at the end."""
 
     switches: tuple[str, ...]
     end: str
     host: str | None = None
+    ecn: int = NOT_ECT
 
 
 @dataclass(frozen=True)
 class _Packet:
-    """On its way: where it is, by which port it came, what it has passed, and what has been chosen for it at the select
-    groups that it met: a packet that meets one again is sent the same way again."""
+    """On its way: where it is, by which port it came, what it has passed, its ECN field, and what has been chosen for
+    it at the select groups that it met: a packet that meets one again is sent the same way again."""
 
     place: Port
     places: tuple[Port, ...] = ()
+    ecn: int = NOT_ECT
     chosen: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def walked(self, end: str, host: str | None = None) -> Walk:
-        return Walk(tuple(switch for switch, _ in (*self.places, self.place)), end, host)
+        return Walk(tuple(switch for switch, _ in (*self.places, self.place)), end, host, self.ecn)
 
 
 class Walker:
@@ -69,9 +84,9 @@ class Walker:
             for name in self.network.switches
         }
 
-    def walk(self, source: str, target: str, choice: int) -> Walk:
+    def walk(self, source: str, target: str, choice: int, ecn: int = NOT_ECT) -> Walk:
         """From host `source` to host (or address) `target`; `choice` stands for the packet's hash."""
-        packet, address = self._sent(source, target), self._address(target)
+        packet, address = self._sent(source, target, ecn), self._address(target)
         while True:
             outs, at = self._outs(packet, address)
             if at is not None and len(outs) > 1:
@@ -81,16 +96,16 @@ class Walker:
                 return after
             packet = after
 
-    def ways(self, source: str, target: str) -> Iterator[Walk]:
+    def ways(self, source: str, target: str, ecn: int = NOT_ECT) -> Iterator[Walk]:
         """All walks from host `source` to host (or address) `target` that there are, whatever the hashes."""
-        waiting, address = [self._sent(source, target)], self._address(target)
+        waiting, address = [self._sent(source, target, ecn)], self._address(target)
         while waiting:
             packet = waiting.pop()
             outs, at = self._outs(packet, address)
             choices: list[int | None] = [*outs] or [None]
             for out in choices:
                 chosen = packet.chosen if at is None or out is None else {**packet.chosen, at: out}
-                after = self._onward(_Packet(packet.place, packet.places, chosen), out)
+                after = self._onward(replace(packet, chosen=chosen), out)
                 if isinstance(after, Walk):
                     yield after
                 else:
@@ -99,12 +114,16 @@ class Walker:
     def _address(self, target: str) -> int:
         return parse_prefix(self.network.hosts[target].ip if target in self.network.hosts else target)[0]
 
-    def _sent(self, source: str, target: str) -> _Packet:
-        return _Packet(first_place(self.network, source, target))
+    def _sent(self, source: str, target: str, ecn: int) -> _Packet:
+        return _Packet(first_place(self.network, source, target), ecn=ecn)
 
     def _onward(self, packet: _Packet, out: int | None) -> _Packet | Walk:
-        """After the packet has left its place by port `out`."""
-        switch, _ = packet.place
+        """After the packet has left its place by what flows and groups have chosen, port `out`."""
+        switch, in_port = packet.place
+        if out is not None and self.rules[switch].by_table:
+            out, ecn = self.tables[switch].leave(in_port, out, packet.ecn)
+            packet = replace(packet, ecn=ecn)
+        out = _real(in_port, out)
         if out is None or out not in self.alive[switch]:
             return packet.walked("dropped")
         if out in self.hosts[switch]:
@@ -112,22 +131,22 @@ class Walker:
         there = self.network.trunks[switch][out]
         if there in (*packet.places, packet.place):
             return packet.walked("looping")
-        return _Packet(there, (*packet.places, packet.place), packet.chosen)
+        return replace(packet, place=there, places=(*packet.places, packet.place))
 
     def _outs(self, packet: _Packet, address: int) -> tuple[list[int], tuple[str, int] | None]:
-        """The ports by which the packet may leave (none: it is dropped), and which select group says so, if any."""
+        """What the packet may leave by (nothing: it is dropped), and which select group says so, if any."""
         switch, in_port = packet.place
         action = self.tables[switch].action(in_port, address)
         if isinstance(action, Output):
-            return _but(in_port, [action.port]), None
+            return [action.port], None
         if not isinstance(action, ToGroup):
             return [], None
         group, at = self.rules[switch].groups[action.group_id], (switch, action.group_id)
         live = [each.port for each in group.buckets if each.watch is None or each.watch in self.alive[switch]]
         if group.kind == "failover":
-            return _but(in_port, live[:1]), None
+            return live[:1], None
         if at in packet.chosen:
-            return _but(in_port, [packet.chosen[at]]), None
+            return [packet.chosen[at]], None
         return live, at
 
     def _hashed(self, at: tuple[str, int], ports: Collection[int], choice: int) -> int:
@@ -137,9 +156,9 @@ class Walker:
         return max(ports, key=lambda port: blake2b(f"{choice}/{seed}/{port}".encode(), digest_size=8).digest())
 
 
-def _but(in_port: int, ports: list[int]) -> list[int]:
+def _real(in_port: int, out: int | None) -> int | None:
     """OpenFlow: a packet never leaves by the port it came by, unless it is told to with that very word."""
-    return [in_port if port == IN_PORT else port for port in ports if port != in_port]
+    return None if out == in_port else in_port if out == IN_PORT else out
 
 
 def first_place(network: Network, source: str, target: str) -> Port:
@@ -182,6 +201,16 @@ class Tables:
                 return flow.action
             assert flow.action.table > table, "a table may only lead to a later one"
             table = flow.action.table
+
+    def leave(self, in_port: int, out: int, ecn: int) -> tuple[int | None, int]:
+        """The port by which a packet leaves when `out` was chosen for it (None: no flow matches), and its ECN field
+        then."""
+        packet = {PORT_REGISTER: out, "in_port": in_port, "eth_type": _IPV4, "ip_ecn": ecn}
+        flow = self._lookup(THE_PORT, packet)
+        if flow is None:
+            return None, ecn
+        assert isinstance(flow.action, Leave)
+        return flow.action.port, CE if flow.action.marked else ecn
 
     def _lookup(self, table: int, packet: Mapping[str, int]) -> Flow | None:
         for key in self.order:
