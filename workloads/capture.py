@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SNAP_BYTES = 100  # Ethernet, IP and TCP with timestamps and three SACK blocks
+# Ethernet, IP and TCP with timestamps and three SACK blocks, or UDP and the longest RoCE headers; a whole PFC frame.
+SNAP_BYTES = 100
 # The kernel hands a block of packets over when it is full, or when its timer finds it unchanged since the last time
 # (net/packet/af_packet.c): up to two periods, and tcpdump asks for 1 s.
 _DRAIN_S = 2.1

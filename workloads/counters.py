@@ -1,9 +1,11 @@
-"""The kernel's own TCP counters of each host (nstat's names, /proc/net/snmp and /proc/net/netstat)."""
+"""The kernel's own counters of each host: of TCP (nstat's names, /proc/net/snmp and /proc/net/netstat), and of its RDMA
+device."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from topologies import rdma
 from topologies.namespaces import entered
 
 _FILES = ("/proc/thread-self/net/snmp", "/proc/thread-self/net/netstat")
@@ -24,7 +26,7 @@ def parse(content: str) -> Counters:
 
 
 def read(namespaces: Mapping[str, int]) -> dict[str, Counters]:
-    """Host -> its counters now; `namespaces` maps hosts to open descriptors."""
+    """Host -> its TCP counters now; `namespaces` maps hosts to open descriptors."""
     found = {}
     for host, namespace in namespaces.items():
         with entered(namespace):
@@ -34,6 +36,11 @@ def read(namespaces: Mapping[str, int]) -> dict[str, Counters]:
                     content += file.read()
         found[host] = parse(content)
     return found
+
+
+def read_roce(namespaces: Mapping[str, int]) -> dict[str, Counters]:
+    """Host -> the counters of its RDMA device now (see `topologies.rdma.counters`)."""
+    return {host: rdma.counters(host, namespace) for host, namespace in namespaces.items()}
 
 
 def difference(before: Mapping[str, Counters], after: Mapping[str, Counters]) -> dict[str, Counters]:

@@ -37,9 +37,11 @@ class Transfer:
 
 
 class Engine:
-    """Runs transfers; a connection carries one at a time."""
+    """Runs transfers; a connection carries one at a time. Who hears nothing of any for `patience_s` gives up (None: the
+    transport tells by itself when a flow is dead)."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float | None = None) -> None:
+        self._patience_s = patience_s
         self._epoll = select.epoll()
         self._timer = _checked(_LIBC.timerfd_create(time.CLOCK_REALTIME, _TFD_NONBLOCK | _TFD_CLOEXEC))
         self._epoll.register(self._timer, select.EPOLLIN)
@@ -70,13 +72,23 @@ class Engine:
         """Until nothing is left to arrive. Raises ConnectionError when a flow dies."""
         while self._missing:
             self._start_due()
-            for descriptor, _ in self._epoll.poll():
+            for descriptor, _ in self._heard():
                 if descriptor in self._missing:
                     self._receive(descriptor)
                 elif descriptor in self._unsent:
                     self._send(descriptor)
                 else:
                     os.read(self._timer, 8)
+
+    def _heard(self) -> list[tuple[int, int]]:
+        """What has happened. Raises ConnectionError when nothing does, and nothing is about to start."""
+        events = self._epoll.poll(None if self._waiting else self._patience_s)
+        if not events:
+            connection = next(iter(self._missing.values()))[0].connection
+            flow, others = f"flow {connection.sender} to {connection.receiver}", len(self._missing) - 1
+            both = f"{flow} and {others} more have" if others else f"{flow} has"
+            raise ConnectionError(f"{both} died: nothing has arrived for {self._patience_s:.3g} s")
+        return events
 
     def _start_due(self) -> None:
         """Send what is due and set the timer for the next."""

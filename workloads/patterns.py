@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 Pair = tuple[str, str]
@@ -24,6 +25,19 @@ def all_to_all(hosts: Sequence[str]) -> list[Pair]:
     """Every ordered pair; sender by sender, each beginning with the host after itself."""
     count = len(hosts)
     return [(hosts[index], hosts[(index + step) % count]) for index in range(count) for step in range(1, count)]
+
+
+def flow_names(pairs: Sequence[Pair]) -> list[str]:
+    """A name for each pair's flow: its sender where all go to one receiver, else both ends ("h2>h1"); from a pair's
+    second flow on with its number among them ("h2>h1#2")."""
+    alone = len({receiver for _, receiver in pairs}) == 1
+    stems = [sender if alone else f"{sender}>{receiver}" for sender, receiver in pairs]
+    counts: Counter[str] = Counter()
+    names = []
+    for stem in stems:
+        counts[stem] += 1
+        names.append(stem if counts[stem] == 1 else f"{stem}#{counts[stem]}")
+    return names
 
 
 def random_flows(hosts: Sequence[str], flows: int, seed: int) -> list[tuple[str, str, int]]:

@@ -64,10 +64,12 @@ def run(
     connections: Sequence[Connection],
     on_round: Callable[[Round], None] = lambda done: None,
     first_start_ns: int | None = None,
+    patience_s: float | None = None,
 ) -> list[Round]:
-    """Run all rounds; `on_round` is told of each as it ends. The first begins at `first_start_ns` where it is given."""
+    """Run all rounds; `on_round` is told of each as it ends. The first begins at `first_start_ns` where it is given.
+    Raises ConnectionError when a flow dies, or nothing of any has arrived for `patience_s`."""
     rounds = []
-    with Engine() as engine:
+    with Engine(patience_s) as engine:
         for number in range(asked.rounds):
             start_ns = first_start_ns if first_start_ns is not None and not number else next_start_ns(asked, number)
             rounds.append(_round(engine, asked, connections, number, start_ns))

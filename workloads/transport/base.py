@@ -9,7 +9,7 @@ class Connection(Protocol):
     """One established, one-way flow `name` of bytes from host `sender` to host `receiver`, driven by an event loop.
 
     `send_descriptor` is writable when `send` can take more; `receive_descriptor` is readable when `receive` has
-    something.
+    something to take or to see to.
     """
 
     name: str

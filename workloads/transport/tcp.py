@@ -11,9 +11,11 @@ import socket
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 from topologies.emulate import Fabric
 from topologies.namespaces import entered
+from workloads.patterns import Pair, flow_names
 
 PORT = 5000
 FIRST_SOURCE_PORT = 20_000  # fixed, so that equal runs have equal packets
@@ -22,6 +24,8 @@ _PAYLOAD_BYTES = 4 << 20
 # pieces that are small against any window: what it has not taken is missing in the window that it offers.
 _WHOLE_REST_BYTES, _PIECE_BYTES = 256 << 10, 64 << 10
 _SCRATCH = bytearray(4 << 20)
+_SO_MAX_PACING_RATE, _U64 = 47, struct.Struct("=Q")  # asm-generic/socket.h; Python has no name for it
+_DSCP_SHIFT = 2  # in the TOS byte, above the two bits of ECN, which are TCP's own (RFC 3168)
 _TCP_INFO_U32 = {
     "rto_us": 8,
     "snd_mss": 16,
@@ -47,6 +51,21 @@ _TCP_INFO_U64 = {
     "bytes_sent": 200,
     "bytes_retrans": 208,
 }
+
+
+@dataclass(frozen=True)
+class Steady:
+    """How a flow sends that goes on for long: it takes at most `unsent_bytes` that its window does not let it send yet
+    (TCP_NOTSENT_LOWAT, tcp(7)), so that it ends when it should; and no more than `payload_bps` leave it
+    (SO_MAX_PACING_RATE, socket(7)), what its NIC can send.
+
+    Without that limit the window of a flow that nothing else slows down grows and grows, and stands in front of the NIC
+    (see topologies/qdisc.py): milliseconds pass until such a flow makes room for another. On a host whose NIC accounts
+    for its packets TCP limits itself (TSQ).
+    """
+
+    unsent_bytes: int
+    payload_bps: int
 
 
 class TcpConnection:
@@ -118,47 +137,56 @@ def _end(address: tuple[str, int]) -> str:
 
 @contextmanager
 def connected(
-    fabric: Fabric, pairs: Sequence[tuple[str, str]], on_connected: Callable[[], None] = lambda: None
+    fabric: Fabric,
+    pairs: Sequence[Pair],
+    on_connected: Callable[[], None] = lambda: None,
+    dscp: int = 0,
+    steady: Steady | None = None,
 ) -> Iterator[list[TcpConnection]]:
     """One established connection per (sender, receiver), in order; `on_connected` is called after each handshake.
 
-    A flow is named by its sender where all go to one receiver, else by both ends. Raises OSError naming the pair that
-    cannot connect.
+    Flows are named as `patterns.flow_names` says. All packets of a connection, acknowledgements too, carry `dscp`: the
+    class that must not lose data must not lose them either. Without `steady` senders take what their buffers hold and
+    send as fast as their windows let them. Raises OSError naming the pair that cannot connect.
     """
     with ExitStack() as stack:
         payload = os.memfd_create("payload")
         stack.callback(os.close, payload)
         os.ftruncate(payload, _PAYLOAD_BYTES)
         receivers = dict.fromkeys(receiver for _, receiver in pairs)
-        listeners = {receiver: stack.enter_context(_listener(fabric, receiver)) for receiver in receivers}
+        listeners = {receiver: stack.enter_context(_listener(fabric, receiver, dscp)) for receiver in receivers}
         connections = []
-        for index, (sender, receiver) in enumerate(pairs):
-            name = sender if len(receivers) == 1 else f"{sender}>{receiver}"
-            ends = _handshake(fabric, sender, receiver, listeners[receiver], FIRST_SOURCE_PORT + index)
+        for index, ((sender, receiver), name) in enumerate(zip(pairs, flow_names(pairs))):
+            ends = _handshake(fabric, sender, receiver, listeners[receiver], FIRST_SOURCE_PORT + index, dscp)
             connections.append(TcpConnection(name, sender, receiver, *ends, payload))
+            if steady is not None:
+                ends[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, steady.unsent_bytes)
+                ends[0].setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, _U64.pack(steady.payload_bps // 8))
             stack.callback(connections[-1].close)
             on_connected()
         yield connections
 
 
-def _socket_of(fabric: Fabric, host: str) -> socket.socket:
-    """A socket stays in the namespace it was made in."""
+def _socket_of(fabric: Fabric, host: str, dscp: int) -> socket.socket:
+    """A socket stays in the namespace it was made in; those that it accepts inherit its DSCP."""
     with entered(fabric.namespaces[host]):
-        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << _DSCP_SHIFT)
+    return made
 
 
-def _listener(fabric: Fabric, host: str) -> socket.socket:
-    listener = _socket_of(fabric, host)
+def _listener(fabric: Fabric, host: str, dscp: int) -> socket.socket:
+    listener = _socket_of(fabric, host, dscp)
     listener.bind((fabric.nameToNode[host].IP(), PORT))
     listener.listen(1024)
     return listener
 
 
 def _handshake(
-    fabric: Fabric, sender: str, receiver: str, listener: socket.socket, source_port: int
+    fabric: Fabric, sender: str, receiver: str, listener: socket.socket, source_port: int, dscp: int
 ) -> tuple[socket.socket, socket.socket]:
     """Both sockets of a new connection, not blocking."""
-    sending = _socket_of(fabric, sender)
+    sending = _socket_of(fabric, sender, dscp)
     sending.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sending.bind((fabric.nameToNode[sender].IP(), source_port))
     try:
