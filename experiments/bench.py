@@ -195,6 +195,22 @@ def bench_accuracy(kernel: Kernel) -> list[Figure]:
     return figures
 
 
+def bench_marking(kernel: Kernel) -> list[Figure]:
+    """How far the share of marked frames is from the configured line, at ten depths of the queue."""
+    found = json.loads(_output(kernel, (sys.executable, "-m", "experiments.marking_curve")))
+    return [
+        Figure(
+            f"marks at {format_rate(int(rate))} and {format_bytes(point['depth_bytes'])}: {point['line']:.1%} asked",
+            ((point["measured"] - point["line"]) * 100,),
+            "points off",
+            "within 5 points",
+            lambda value: abs(value) <= 5,
+        )
+        for rate, points in found.items()
+        for point in points
+    ]
+
+
 def _below(limit: float) -> Callable[[float], bool]:
     return lambda value: 0 <= value < limit
 
@@ -325,5 +341,6 @@ _BENCHES: dict[str, Callable[[Kernel], list[Figure]]] = {
     "fabrics": bench_fabrics,
     "rounds": bench_rounds,
     "accuracy": bench_accuracy,
+    "marking": bench_marking,
     "fast08": bench_fast08,
 }

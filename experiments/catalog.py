@@ -60,6 +60,13 @@ _MODULES = (
     "hops",
     "polarisation",
     "failover",
+    "pfc_unfairness",
+    "victim",
+    "pause_storm",
+    "deadlock",
+    "dcqcn_convergence",
+    "headroom",
+    "control_latency",
 )
 
 

@@ -255,18 +255,26 @@ def _run(arguments: argparse.Namespace) -> int:
     wanted = request.requested(arguments.experiment)
     arguments.clock = arguments.clock or wanted.clock or request.CLOCKS[0]
     asked = plan(wanted.experiment, {**wanted.keys, **given_keys(arguments)})
-    specs = [
-        ("main", limits.resolve(asked.main)),
-        *((label, limits.resolve(spec)) for label, spec in asked.cases if not arguments.only),
-    ]
-    for _, spec in specs:
+    specs = [("main", limits.resolve(asked.main)), *(() if arguments.only else _cases(asked))]
+    for label, spec in specs:
         limits.memory_bytes(spec)
+        for warning in limits.warnings(spec):
+            screen.say(f"warning: {label}: {warning}")
     kernel = _kernel()
     folder = rundir.create(arguments.out, wanted.experiment.name)
     try:
         return _run_all(arguments, asked, specs, kernel, folder)
     finally:
         rundir.hand_over(folder)
+
+
+def _cases(asked: Plan) -> Iterator[tuple[str, Spec]]:
+    """The comparison runs, resolved; one that cannot work with what the user has set is told and left out."""
+    for label, spec in asked.cases:
+        try:
+            yield label, limits.resolve(spec)
+        except BadRequest as error:
+            screen.say(f"warning: {label}: left out: {error}")
 
 
 def _run_all(
@@ -371,7 +379,7 @@ def _topo(arguments: argparse.Namespace) -> None:
             _draw(described, arguments.draw)
         said.append(f"drawing: {arguments.draw}")
     if arguments.orders is not None:
-        orders = json.dumps(fabrics.orders(spec, FabricDescription.from_json(described)).as_json())
+        orders = json.dumps(fabrics.routing_orders(spec, FabricDescription.from_json(described)).as_json())
         with _writing("--orders", arguments.orders):
             arguments.orders.write_text(orders)
         said.append(f"orders: {arguments.orders}")

@@ -3,11 +3,16 @@ what it saw into the run's facts as it goes."""
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from experiments.agents import at_work
+from experiments.connections import connected, patience_s, silence_ns
 from experiments.failures import Failure, affected_wires
 from experiments.spec import known
 from experiments.stage import Stage
@@ -15,60 +20,113 @@ from topologies.describe import ends
 from topologies.profiles import ETHERNET_HEADER_BYTES
 from workloads import counters, datagrams, patterns, rounds
 from workloads.faults import Fault, Faults
+from workloads.long_flows import LongFlow, LongFlows, Outcome
 from workloads.patterns import Pair
-from workloads.transport import tcp
+from workloads.transport.base import Connection
 
 Facts = dict[str, Any]
 OnRound = Callable[[rounds.Round], None]
 
+ARRIVALS = "arrivals.events"  # a record, see workloads/long_flows.py
+
 _LEAD_NS = 1_000_000  # from here to the workload's begin: everything is set up before the first packet
+_SETTLE_NS = 10_000_000  # longer than a packet is under way, through full queues and usual pauses
 _LEAST_WAIT_S = 0.02  # for a real clock, on which looking up costs time
 _MOST_LINKS = 16  # a detour's
 _FRAME_BITS = 8 * (datagrams.PROBE_BYTES + ETHERNET_HEADER_BYTES)
 
 
-def drive(stage: Stage, facts: Facts, on_round: OnRound) -> None:
-    """Run the workload of the stage's spec."""
-    _WORKLOADS[stage.spec.workload](stage, facts, on_round)
+@dataclass(frozen=True)
+class Run:
+    """A run under way: what it plays on, its facts so far, who hears of each round, and the folder of its records."""
+
+    stage: Stage
+    facts: Facts
+    on_round: OnRound
+    records: Path
 
 
-def incast(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+def drive(stage: Stage, facts: Facts, on_round: OnRound, records: Path | None = None) -> None:
+    """Run the workload of the stage's spec; records of what happened are in the folder `records` afterwards (None:
+    nobody wants them)."""
+    with tempfile.TemporaryDirectory() as unwanted:
+        _WORKLOADS[stage.spec.workload](Run(stage, facts, on_round, records or Path(unwanted)))
+
+
+def incast(run: Run) -> None:
     """N senders to one receiver."""
-    _transfers(stage, facts, on_round, patterns.incast(stage.hosts, known(stage.spec.senders)))
+    _transfers(run, patterns.incast(run.stage.hosts, known(run.stage.spec.senders)))
 
 
-def permutation(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+def permutation(run: Run) -> None:
     """Every host to one other."""
-    _transfers(stage, facts, on_round, patterns.permutation(stage.hosts))
+    _transfers(run, patterns.permutation(run.stage.hosts))
 
 
-def all_to_all(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+def all_to_all(run: Run) -> None:
     """Every host to every other."""
-    _transfers(stage, facts, on_round, patterns.all_to_all(stage.hosts))
+    _transfers(run, patterns.all_to_all(run.stage.hosts))
 
 
-def _transfers(stage: Stage, facts: Facts, on_round: OnRound, pairs: Sequence[Pair]) -> None:
-    """TCP flows in barrier-synchronised rounds; which flow takes which uplink shows as they connect."""
-    spec = stage.spec
+def _transfers(run: Run, pairs: Sequence[Pair]) -> None:
+    """Flows in barrier-synchronised rounds; which flow takes which uplink shows as they connect."""
+    spec, facts = run.stage.spec, run.facts
     facts["rounds"], facts["transfers"] = [], []
-    counter = _UplinkCounter(stage)
+    counter = _UplinkCounter(run.stage)
     asked = rounds.Rounds(spec.sru_bytes, spec.rounds, spec.jitter_ns, spec.seed)
-    with tcp.connected(stage.fabric, pairs, on_connected=counter.note) as connections:
+    with connected(run.stage, pairs, counter.note) as connections:
         facts["link_flows"] = counter.flows
 
         def note(done: rounds.Round) -> None:
             _note_transfers(facts, connections, done)
-            on_round(done)
+            run.on_round(done)
 
+        begin_ns = rounds.next_start_ns(asked, 0)
         try:
-            begin_ns = rounds.next_start_ns(asked, 0)
-            with _Failures(stage, facts, begin_ns):
-                rounds.run(asked, connections, note, begin_ns)
+            with _surroundings(run, begin_ns, connections):
+                rounds.run(asked, connections, note, begin_ns, patience_s(spec))
         finally:
             facts["flows"] = [connection.describe() for connection in connections]
 
 
-def _note_transfers(facts: Facts, connections: Sequence[tcp.TcpConnection], done: rounds.Round) -> None:
+def long_flows(run: Run) -> None:
+    """Flows of given hosts, each from its begin to its end."""
+    traffic = known(run.stage.spec.traffic)
+    pairs = [(flow.sender, flow.receiver) for flow in traffic]
+    with connected(run.stage, pairs, steady=True) as connections:
+        begin_ns = time.time_ns() + _LEAD_NS
+        asked = [
+            LongFlow(connection, begin_ns + flow.begin_ns, begin_ns + known(flow.end_ns))
+            for connection, flow in zip(connections, traffic)
+        ]
+        flows = LongFlows(asked, _SETTLE_NS + silence_ns(run.stage.spec))
+        try:
+            with _surroundings(run, begin_ns, connections):
+                flows.run()
+        finally:
+            flows.write(run.records / ARRIVALS)
+            _account_long(run, begin_ns, connections, flows.outcomes())
+
+
+def _account_long(run: Run, begin_ns: int, connections: Sequence[Connection], outcomes: Sequence[Outcome]) -> None:
+    """All flows as one round, from the first begin to the last end, or arrival; one that is interrupted ends now."""
+    run.facts["flows"] = [
+        {**connection.describe(), **asdict(outcome)} for connection, outcome in zip(connections, outcomes)
+    ]
+    arrivals_ns = [outcome.last_arrival_ns for outcome in outcomes if outcome.last_arrival_ns is not None]
+    end_ns = max(min(time.time_ns(), max(outcome.end_ns for outcome in outcomes)), *arrivals_ns, begin_ns)
+    _one_round(run, begin_ns, sum(outcome.delivered_bytes for outcome in outcomes), end_ns)
+
+
+@contextmanager
+def _surroundings(run: Run, begin_ns: int, connections: Sequence[Connection]) -> Iterator[None]:
+    """What goes on beside a workload that begins at `begin_ns`: agents act, and things fail."""
+    names = {str(connection.describe()["destination"]): connection.name for connection in connections}
+    with at_work(run.stage, begin_ns, run.records, run.facts, names), _Failures(run.stage, run.facts, begin_ns):
+        yield
+
+
+def _note_transfers(facts: Facts, connections: Sequence[Connection], done: rounds.Round) -> None:
     number, size_bytes = len(facts["rounds"]), done.bytes // len(connections)
     facts["rounds"].append({"start_ns": done.start_ns, "end_ns": done.end_ns, "bytes": done.bytes})
     facts["transfers"] += [
@@ -96,18 +154,18 @@ class _UplinkCounter:
         self._before = now
 
 
-def pings(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+def pings(run: Run) -> None:
     """A small datagram between every two hosts, one after the other."""
     begin_ns = time.time_ns()
-    pairs = patterns.all_to_all(stage.hosts)
-    found = datagrams.probe(stage.fabric, pairs, _wait_s(stage))
-    facts["probes"] = [{**asdict(each), "switches": each.switches} for each in found]
-    _one_round(facts, on_round, begin_ns, len(pairs) * datagrams.PROBE_BYTES)
+    pairs = patterns.all_to_all(run.stage.hosts)
+    found = datagrams.probe(run.stage.fabric, pairs, _wait_s(run.stage))
+    run.facts["probes"] = [{**asdict(each), "switches": each.switches} for each in found]
+    _one_round(run, begin_ns, len(pairs) * datagrams.PROBE_BYTES)
 
 
-def scatter(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+def scatter(run: Run) -> None:
     """One datagram of each of many random flows; the ports' counters tell where they went."""
-    spec = stage.spec
+    stage, facts, spec = run.stage, run.facts, run.stage.spec
     flows = patterns.random_flows(stage.hosts, known(spec.flows), spec.seed)
     with datagrams.sockets(stage.fabric, stage.hosts) as warm:
         datagrams.warm_up(stage.fabric, warm)
@@ -115,12 +173,12 @@ def scatter(stage: Stage, facts: Facts, on_round: OnRound) -> None:
     facts["sent"], facts["received"] = len(flows), datagrams.scatter(stage.fabric, flows)
     after = counters.read_transmitted()
     facts["port_packets"] = {name: after[name] - before[name] for name in stage.switch_ports}
-    _one_round(facts, on_round, begin_ns, len(flows) * datagrams.PROBE_BYTES)
+    _one_round(run, begin_ns, len(flows) * datagrams.PROBE_BYTES)
 
 
-def streams(stage: Stage, facts: Facts, on_round: OnRound) -> None:
+def streams(run: Run) -> None:
     """A numbered datagram of every host to its partner at each interval, while things fail."""
-    spec = stage.spec
+    stage, facts, spec = run.stage, run.facts, run.stage.spec
     interval_ns, duration_ns = known(spec.interval_ns), known(spec.duration_ns)
     with datagrams.sockets(stage.fabric, stage.hosts) as warm:
         datagrams.warm_up(stage.fabric, warm)
@@ -131,16 +189,17 @@ def streams(stage: Stage, facts: Facts, on_round: OnRound) -> None:
     def account(found: list[datagrams.Stream]) -> None:
         facts["streams"] = [{"flow": f"{each.sender}>{each.receiver}", **asdict(each)} for each in found]
         sent = sum(each.sent for each in found)
-        _one_round(facts, on_round, begin_ns, sent * datagrams.PROBE_BYTES)
+        _one_round(run, begin_ns, sent * datagrams.PROBE_BYTES)
 
     with _Failures(stage, facts, begin_ns):
         datagrams.stream(stage.fabric, pairs, interval_ns, count, begin_ns, _wait_s(stage), account)
 
 
-def _one_round(facts: Facts, on_round: OnRound, begin_ns: int, size_bytes: int) -> None:
-    done = rounds.Round(begin_ns, time.time_ns(), size_bytes)
-    facts["rounds"] = [{"start_ns": done.start_ns, "end_ns": done.end_ns, "bytes": done.bytes}]
-    on_round(done)
+def _one_round(run: Run, begin_ns: int, size_bytes: int, end_ns: int | None = None) -> None:
+    """The whole workload as one round, which ends at `end_ns` (None: now)."""
+    done = rounds.Round(begin_ns, time.time_ns() if end_ns is None else end_ns, size_bytes)
+    run.facts["rounds"] = [{"start_ns": done.start_ns, "end_ns": done.end_ns, "bytes": done.bytes}]
+    run.on_round(done)
 
 
 def _wait_s(stage: Stage) -> float:
@@ -187,10 +246,11 @@ def _interfaces(stage: Stage, failure: Failure) -> tuple[str, ...]:
     return tuple(name for name in names if name in stage.switch_ports)
 
 
-_WORKLOADS: dict[str, Callable[[Stage, Facts, OnRound], None]] = {
+_WORKLOADS: dict[str, Callable[[Run], None]] = {
     "incast": incast,
     "permutation": permutation,
     "all_to_all": all_to_all,
+    "long_flows": long_flows,
     "pings": pings,
     "datagrams": scatter,
     "streams": streams,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from mininet.topo import Topo
 
-from controller.policy import Orders, Policy
+from controller.policy import SWITCH, Orders, Policy
 from experiments import limits
+from experiments.marks import marking
 from experiments.shape import lay_out
 from experiments.spec import SWITCHED, Spec, known, refuse
 from topologies.describe import FabricDescription, describe
+from topologies.profiles import Marking
 
 FORMAT = 1
 
@@ -41,5 +44,20 @@ def orders(spec: Spec, description: FabricDescription) -> Orders:
     if not is_routed(spec):
         refuse("topology", f"{spec.topology} has one switch, which learns by itself", f"{', '.join(SWITCHED)}")
     routing, hash_seeds, fast = known(spec.routing), known(spec.ecmp_seed), known(spec.fast_failover)
-    policy = Policy(routing, hash_seeds, fast, known(spec.control_latency_ns), spec.seed)
+    who_marks, curves = spec.marking or SWITCH, _thresholds(spec)
+    policy = Policy(routing, hash_seeds, fast, known(spec.control_latency_ns), spec.seed, who_marks, curves)
     return Orders(description, policy)
+
+
+def routing_orders(spec: Spec, description: FabricDescription) -> Orders:
+    """The same for a fabric that others have built, whose ports have no markers of ours: it is only routed."""
+    asked = orders(spec, description)
+    return replace(asked, policy=replace(asked.policy, marking=SWITCH, thresholds=()))
+
+
+def _thresholds(spec: Spec) -> tuple[tuple[int, Marking], ...]:
+    """The curve by which ports of each rate mark."""
+    found = marking(spec)
+    if found is None:
+        return ()
+    return tuple((rate_bps, found.at(rate_bps)) for rate_bps in sorted(set(spec.link_rates_bps)))

@@ -19,17 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from controller.telemetry import QueueSampler
-from experiments import limits, rundir
+from experiments import rundir
 from experiments.drive import drive
-from experiments.spec import Spec
+from experiments.spec import Spec, known
 from experiments.stage import Stage, staged
 from topologies import qdisc
+from topologies.units import BadRequest
 from workloads import counters, rounds
 from workloads.capture import Capture, Point
 
-RECEIVER = "h1"
+RECEIVER = "h1"  # of an incast
 _PR_SET_TIMERSLACK = 29
-_HOT_RING_KIB = 32 * 1024
+_HOT_RING_KIB, _LEAST_RING_KIB = 32 * 1024, 2 * 1024
+_MOST_SAMPLED_PORTS = 16
+# A queue is sampled so often over the time of long flows, at least as often as analysis/queues.py takes for busy.
+_LONG_SAMPLES, _LONGEST_SAMPLE_NS = 20_000, 10_000
 _EVENTS = 3
 _KEPT_AFTER, _KEPT_EVERY = (1, 4, 16, 64), 256
 
@@ -39,19 +43,45 @@ def tell(event: str, **facts: Any) -> None:
     os.write(_EVENTS, json.dumps({"event": event, **facts}).encode() + b"\n")
 
 
+def receivers(stage: Stage) -> list[str]:
+    """The hosts that data goes to, each once, where they are few and known."""
+    if stage.spec.workload == "long_flows":
+        return list(dict.fromkeys(flow.receiver for flow in known(stage.spec.traffic)))
+    return [RECEIVER] if stage.spec.workload == "incast" else []
+
+
 def hot_port(stage: Stage) -> str | None:
     """The switch port that everybody sends to, where there is one."""
-    return stage.port_towards(RECEIVER) if stage.spec.workload == "incast" else None
+    found = receivers(stage)
+    return stage.port_towards(found[0]) if len(found) == 1 else None
 
 
 def capture_points(stage: Stage) -> list[Point]:
-    """The hot port, and with capture=all the NIC of every other host."""
-    hot = hot_port(stage)
-    points = [Point(hot, hot, ring_kib=_HOT_RING_KIB)] if hot and stage.spec.capture != "off" else []
+    """The ports towards the receivers, and with capture=all the NIC of every host that sends."""
+    if stage.spec.capture == "off":
+        return []
+    ports = [stage.port_towards(host) for host in receivers(stage)]
+    ring_kib = max(_HOT_RING_KIB // max(len(ports), 1), _LEAST_RING_KIB)
+    points = [Point(port, port, ring_kib=ring_kib) for port in ports]
     if stage.spec.capture == "all":
-        seen = [host for host in stage.fabric.hosts if not (hot and host.name == RECEIVER)]
+        seen = [host for host in stage.fabric.hosts if host.name in _senders(stage)]
         points += [Point(f"{host.name}-eth0", "eth0", tuple(host.enter_command())) for host in seen]
     return points
+
+
+def _senders(stage: Stage) -> list[str]:
+    if stage.spec.workload == "long_flows":
+        return [flow.sender for flow in known(stage.spec.traffic)]
+    return [host for host in stage.hosts if host not in receivers(stage)]
+
+
+def sampled_ports(stage: Stage) -> list[str]:
+    """The ports whose queues are sampled: those towards the receivers, and of long flows those between switches too, as
+    far as there is room."""
+    ports = [stage.port_towards(host) for host in receivers(stage)]
+    if stage.spec.workload == "long_flows":
+        ports += [name for name, end in stage.switch_ports.items() if stage.tiers[end.peer]]
+    return ports[:_MOST_SAMPLED_PORTS]
 
 
 def run(spec: Spec, folder: Path) -> None:
@@ -72,12 +102,13 @@ def run(spec: Spec, folder: Path) -> None:
         measured["capture"] = captures.losses
         # Before the captures are copied: on a full disk the facts are there, and the captures are not.
         stack.callback(_write, folder / "measured.json", measured)
-        if spec.telemetry and hot_port(stage):
-            stack.enter_context(_sampler(stage, folder))
-        before = counters.read(stage.fabric.namespaces)
-        stack.callback(_account, measured, stage, before)
+        records = folder / "telemetry"
+        records.mkdir(exist_ok=True)
+        for port in sampled_ports(stage) if spec.telemetry else []:
+            stack.enter_context(_sampler(stage, port, records))
+        stack.callback(_account, measured, stage, _Before(stage))
         tell("phase", name="rounds")
-        drive(stage, measured, lambda done: _note(measured, done, folder))
+        drive(stage, measured, lambda done: _note(measured, done, folder), records)
         tell("phase", name="measured")
         measured["complete"] = True
 
@@ -89,10 +120,20 @@ def _note(measured: dict[str, Any], done: rounds.Round, folder: Path) -> None:
     tell("round", seconds=(done.end_ns - done.start_ns) / 1e9, bytes=done.bytes)
 
 
-def _account(measured: dict[str, Any], stage: Stage, before: Any) -> None:
+class _Before:
+    """What the hosts' counters were before the rounds."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.tcp = counters.read(stage.fabric.namespaces)
+        self.roce = counters.read_roce(stage.fabric.namespaces) if stage.spec.transport == "roce" else None
+
+
+def _account(measured: dict[str, Any], stage: Stage, before: _Before) -> None:
     """Counters of hosts, ports and NICs at the end of the rounds, and how the controller has fared."""
     fabric, hot = stage.fabric, hot_port(stage)
-    measured["tcp"] = counters.difference(before, counters.read(fabric.namespaces))
+    measured["tcp"] = counters.difference(before.tcp, counters.read(fabric.namespaces))
+    if before.roce is not None:
+        measured["roce"] = counters.difference(before.roce, counters.read_roce(fabric.namespaces))
     measured["ports"] = {
         name: {**stage.describe_port(name), "hot": name == hot, "qdiscs": [item.as_json() for item in found]}
         for name, found in fabric.port_qdiscs().items()
@@ -139,12 +180,23 @@ class _RunCapture(Capture):
                 shutil.copyfile(file, self.final / file.name)
 
 
-def _sampler(stage: Stage, folder: Path) -> QueueSampler:
-    telemetry, port = folder / "telemetry", stage.port_towards(RECEIVER)
-    telemetry.mkdir(exist_ok=True)
-    handle = qdisc.LOSSY if stage.spec.queue == "droptail" else qdisc.LOSSY_RED
-    frame_ns = limits.link_profile(stage.spec).frame_bytes * 8 * 10**9 // stage.spec.rate_bps
-    return QueueSampler(port, stage.fabric.port_index[port], handle, telemetry / f"{port}.samples", frame_ns)
+def _sampler(stage: Stage, port: str, records: Path) -> QueueSampler:
+    frame_ns = stage.spec.frame_bytes * 8 * 10**9 // stage.switch_ports[port].wire.rate_bps
+    file, handle = records / f"{port}.samples", _queue_handle(stage, port)
+    return QueueSampler(port, stage.fabric.port_index[port], handle, file, frame_ns, _least_period_ns(stage.spec))
+
+
+def _least_period_ns(spec: Spec) -> int:
+    """Of samples; none (0) but the sampler's own where a workload has no duration."""
+    return min((spec.duration_ns or 0) // _LONG_SAMPLES, _LONGEST_SAMPLE_NS)
+
+
+def _queue_handle(stage: Stage, port: str) -> int:
+    """The queue of the workload's class at a port: its marker, which counts marks too, where there is one."""
+    is_lossless = stage.spec.traffic_class == "lossless"
+    marker, queue = (qdisc.LOSSLESS_RED, qdisc.LOSSLESS) if is_lossless else (qdisc.LOSSY_RED, qdisc.LOSSY)
+    found = [item.handle for item in stage.fabric.port_qdiscs()[port]]
+    return marker if marker in found else queue
 
 
 def _stop_once(number: int, frame: Any) -> None:
@@ -161,7 +213,7 @@ def main(folder: Path) -> int:
         run(rundir.read_spec(folder), folder)
     except KeyboardInterrupt:
         return 130
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, BadRequest) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
-from controller.marking import dctcp_step, dctcp_threshold_bytes, red_drop
+from experiments import lossless, marks, roce
 from experiments.failures import check_failures
+from experiments.memory import memory_bytes as memory_bytes
+from experiments.memory import pairs, socket_buffer_bytes
 from experiments.shape import MOST_NVLINK_RATE_BPS, check_rate, lay_out, sized
-from experiments.spec import AUTO, Spec, known, refuse, unfit, with_plain_autos
+from experiments.spec import MARKING_QUEUES, SWITCHED, Spec, decided, known, refuse, unfit, with_plain_autos
+from experiments.traffic import Flow, checked_flows
 from topologies.describe import describe
-from topologies.gpu_pod import GPUS_PER_SERVER as RAILS
-from topologies.profiles import ETHERNET_HEADER_BYTES, HostProfile, LinkProfile, Marking, SwitchProfile
-from topologies.units import BadRequest, format_bytes, format_duration, format_rate
+from topologies.profiles import ETHERNET_HEADER_BYTES, HostProfile, LinkProfile, SwitchProfile
+from topologies.units import format_bytes, format_duration, format_rate
 
 TICK_NS = 1_000_000  # the lab kernel's HZ is 1000
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9000
@@ -23,22 +24,11 @@ MOST_PROBED_PAIRS = 20_000  # a millisecond of wall time each, and more
 MOST_BUFFER_BYTES = 1 << 31
 MOST_SPAN_NS = 3_600_000_000_000
 MOST_CONTROL_LATENCY_NS = 1_000_000_000
-LEAST_CONTROL_LATENCY_NS = 1_000_000
+LEAST_CONTROL_LATENCY_NS = 1_000_000  # where something fails
 LEAST_PMAX = 1e-6
 STREAM_FRAME_BYTES = 64 + ETHERNET_HEADER_BYTES  # of a datagram of the streams: 64 bytes of IP
-_GUEST_BASE_BYTES = 320 << 20
-_HOST_BYTES = 2 << 20
-_SWITCH_BYTES, _SWITCH_LINK_BYTES = 1 << 20, 128 << 10
-_CONTROLLER_BYTES, _CONTROLLER_LINK_BYTES = 100 << 20, 64 << 10
-_CONNECTION_BYTES = 32 << 10  # both sockets, and what Python keeps of them
-_FACT_BYTES = 1 << 10  # a probe, or a datagram of a stream, until it is written down
-_FLOW_BYTES = 8 << 10  # a datagram with a socket of its own
-_CAPTURE_BYTES = 24 << 20  # a tcpdump with its ring
-_CAPTURED_PACKET_BYTES = 116
 _TCP_IP_HEADER_BYTES = 52
-_LEAST_SOCKET_BUFFER_BYTES, _BDPS_BUFFERED = 6 << 20, 4
-_MOST_SOCKET_BUFFER_BYTES = (1 << 31) - 1  # tcp_rmem and tcp_wmem are ints
-_SKB_OVERHEAD = 3  # kernel memory per payload byte in flight: sender's copy, receiver's, and their headers
+_TCP_BESIDE_ROCE = "cubic"  # a host has some, though nothing of the workload is sent by it
 
 
 def resolve(spec: Spec) -> Spec:
@@ -46,16 +36,28 @@ def resolve(spec: Spec) -> Spec:
     is allowed."""
     _check_fit(spec)
     _check_rates(spec)
-    spec = sized(with_plain_autos(spec))
+    spec = sized(with_plain_autos(decided(spec)))
     _check(spec)
     _check_streams(spec)
     _check_pings(spec)
-    spec = _controlled(spec)
-    cc = ("dctcp" if spec.queue == "dctcp" else "cubic") if spec.cc == AUTO else spec.cc
-    marking = _marking(spec)
-    if marking is None:
-        return replace(spec, cc=cc, kmin_bytes=None, kmax_bytes=None, pmax=None)
-    return replace(spec, cc=cc, kmin_bytes=marking.kmin_bytes, kmax_bytes=marking.kmax_bytes, pmax=marking.pmax)
+    spec = _with_traffic(_controlled(roce.with_transport(spec)))
+    return marks.with_marking(lossless.with_thresholds(spec))
+
+
+def warnings(spec: Spec) -> list[str]:
+    """What a resolved spec is run with all the same: a line each, to be read before its result is trusted."""
+    return [*roce.warnings(spec), *lossless.warnings(spec), *marks.warnings(spec), *_idle_pauses(spec)]
+
+
+def _idle_pauses(spec: Spec) -> list[str]:
+    """Windows may keep the fabric so empty that PFC is never asked."""
+    if spec.pfc == "off" or not spec.window_bytes:
+        return []
+    flows, xoff_bytes = pairs(spec), lossless.first_pause_bytes(spec)
+    if flows * spec.window_bytes > xoff_bytes:
+        return []
+    window, xoff = format_bytes(spec.window_bytes), format_bytes(xoff_bytes)
+    return [f"pfc: {flows} windows of {window} are not above xoff {xoff}: it never acts"]
 
 
 def _check_fit(spec: Spec) -> None:
@@ -73,14 +75,13 @@ def _check_rates(spec: Spec) -> None:
 
 
 def _check(spec: Spec) -> None:
-    frame_bytes = spec.mtu_bytes + ETHERNET_HEADER_BYTES
     if not LEAST_MTU_BYTES <= spec.mtu_bytes <= MOST_MTU_BYTES:
         refuse("mtu", f"{format_bytes(spec.mtu_bytes)} is given", f"{LEAST_MTU_BYTES}B to {MOST_MTU_BYTES}B")
-    if spec.buffer_bytes < frame_bytes:
+    if spec.buffer_bytes < spec.frame_bytes:
         refuse(
             "buffer",
             f"{format_bytes(spec.buffer_bytes)} is given and holds no packet",
-            f"one frame of {frame_bytes}B or more",
+            f"one frame of {spec.frame_bytes}B or more",
         )
     if spec.rto_min_ns % TICK_NS:
         refuse(
@@ -99,31 +100,29 @@ def _check(spec: Spec) -> None:
     for key, span_ns, most_ns in (
         ("jitter", spec.jitter_ns, MOST_SPAN_NS),
         ("duration", spec.duration_ns or 0, MOST_SPAN_NS),
+        ("pfc_watchdog", spec.pfc_watchdog_ns or 0, MOST_SPAN_NS),
+        ("dcqcn_cnp_interval", spec.dcqcn_cnp_interval_ns or 0, MOST_SPAN_NS),
+        ("dcqcn_alpha_timer", spec.dcqcn_alpha_timer_ns or 0, MOST_SPAN_NS),
+        ("dcqcn_rate_timer", spec.dcqcn_rate_timer_ns or 0, MOST_SPAN_NS),
         ("control_latency", spec.control_latency_ns or 0, MOST_CONTROL_LATENCY_NS),
     ):
         if span_ns > most_ns:
             refuse(key, f"{format_duration(span_ns)} is given", f"up to {format_duration(most_ns)}")
-    if spec.control_latency_ns is not None and spec.control_latency_ns < LEAST_CONTROL_LATENCY_NS:
-        refuse(
-            "control_latency",
-            f"{format_duration(spec.control_latency_ns)} is given",
-            f"{format_duration(LEAST_CONTROL_LATENCY_NS)} or more (what fails together is told port by port)",
-        )
     if spec.pmax is not None and spec.pmax < LEAST_PMAX:
         refuse("pmax", f"{spec.pmax} is given", f"{LEAST_PMAX} to 1")
     if not spec.rack and spec.sack:
         # Linux 6.17 removed the loss recovery that RACK had replaced (RFC 6675).
         refuse("rack", "off is given with sack on", "off only together with sack=off")
     if spec.queue == "droptail" and (spec.kmin_bytes, spec.kmax_bytes, spec.pmax) != (None, None, None):
-        refuse("kmin, kmax, pmax", "given with queue=droptail", "with queue=red or queue=dctcp")
+        refuse("kmin, kmax, pmax", "given with queue=droptail", "with queue=red, dctcp or dcqcn")
 
 
 def _check_pings(spec: Spec) -> None:
     """Every pair is probed, one after the other."""
-    if spec.workload == "pings" and _pairs(spec) > MOST_PROBED_PAIRS:
+    if spec.workload == "pings" and pairs(spec) > MOST_PROBED_PAIRS:
         refuse(
             "hosts",
-            f"{spec.hosts} with workload=pings are {_pairs(spec):,} pairs",
+            f"{spec.hosts} with workload=pings are {pairs(spec):,} pairs",
             f"up to {MOST_PROBED_PAIRS:,} pairs, {math.isqrt(MOST_PROBED_PAIRS)} hosts",
         )
 
@@ -153,7 +152,7 @@ def _check_streams(spec: Spec) -> None:
 
 def _controlled(spec: Spec) -> Spec:
     """The spec with its hash seeds, what the controller is to do and what is to fail checked."""
-    if spec.openflow is None:
+    if spec.topology not in SWITCHED:
         return spec
     seeds = spec.ecmp_seed or ("same" if spec.openflow == "1.3" else "per_switch")
     if seeds == "per_switch" and spec.openflow == "1.3":
@@ -162,37 +161,25 @@ def _controlled(spec: Spec) -> Spec:
         if len(spec.failures) > MOST_FAILURES:
             refuse("failure", f"{len(spec.failures)} events are given", f"up to {MOST_FAILURES}")
         check_failures(spec.failures, describe(lay_out(spec)), spec.duration_ns or MOST_SPAN_NS)
+        if known(spec.control_latency_ns) < LEAST_CONTROL_LATENCY_NS:
+            refuse(
+                "control_latency",
+                f"{format_duration(known(spec.control_latency_ns))} is given with a failure",
+                f"{format_duration(LEAST_CONTROL_LATENCY_NS)} or more (what fails together is told port by port)",
+            )
     return replace(spec, ecmp_seed=seeds)
 
 
-def _marking(spec: Spec) -> Marking | None:
-    """The marking curve of every switch port, or None for plain tail drop."""
-    if spec.queue == "droptail":
-        return None
-    if spec.queue == "red":
-        marking = red_drop(spec.buffer_bytes, spec.kmin_bytes, spec.kmax_bytes, spec.pmax)
-    else:
-        marking = _dctcp(spec)
-    if marking.kmin_bytes > marking.kmax_bytes:
-        refuse(
-            "kmin", f"{format_bytes(marking.kmin_bytes)} is above kmax {format_bytes(marking.kmax_bytes)}", "up to kmax"
-        )
-    if marking.kmax_bytes >= spec.buffer_bytes:
-        refuse(
-            "kmax",
-            f"{format_bytes(marking.kmax_bytes)} is not below the buffer of {format_bytes(spec.buffer_bytes)}: the tail"
-            " would drop before all is marked",
-            "below the buffer",
-        )
-    return marking
+def _with_traffic(spec: Spec) -> Spec:
+    """The spec with its long flows, each with an end."""
+    if spec.workload != "long_flows":
+        return spec
+    receiver, *others = spec.host_names
+    flows = spec.traffic or tuple(Flow(sender, receiver, 0) for sender in others)
+    return replace(spec, traffic=checked_flows(flows, spec.host_names, known(spec.duration_ns)))
 
 
-def _dctcp(spec: Spec) -> Marking:
-    if spec.kmin_bytes != spec.kmax_bytes or spec.pmax not in (None, 1.0):
-        raise BadRequest("kmin, kmax, pmax: queue=dctcp marks at a step; allowed: kmin equal to kmax, pmax 1")
-    # One threshold for all ports: a lower one than the fastest link needs would leave that link idle.
-    fastest_bps = max(spec.rate_bps, spec.uplink_rate_bps or 0)
-    return dctcp_step(spec.kmin_bytes or dctcp_threshold_bytes(fastest_bps, spec.rtt_ns, spec.mtu_bytes))
+# --- profiles
 
 
 def link_profile(spec: Spec) -> LinkProfile:
@@ -215,125 +202,26 @@ def _profile(spec: Spec, rate_bps: int | None) -> LinkProfile | None:
 
 
 def switch_profile(spec: Spec) -> SwitchProfile:
-    """Every switch of the fabric."""
-    return SwitchProfile(spec.switch_delay_ns, spec.buffer_bytes, _marking(spec))
+    """Every switch of the fabric; its ports mark where the controller does not."""
+    by_ports = None if spec.marking == "controller" else marks.marking(spec)
+    return SwitchProfile(spec.switch_delay_ns, spec.buffer_bytes, by_ports, lossless.lossless(spec))
 
 
 def host_profile(spec: Spec) -> HostProfile:
     """Every host of the fabric; ECN is negotiated where the switch marks."""
+    is_roce = spec.transport == "roce"
     return HostProfile(
-        spec.cc,
+        _TCP_BESIDE_ROCE if is_roce else spec.cc,
         spec.rto_min_ns,
         spec.sack,
         spec.tlp,
         spec.rack,
-        ecn=spec.queue == "dctcp",
-        socket_buffer_bytes=_socket_buffer_bytes(spec),
+        ecn=spec.queue in MARKING_QUEUES,
+        socket_buffer_bytes=socket_buffer_bytes(spec),
+        roce=is_roce,
     )
-
-
-def _socket_buffer_bytes(spec: Spec) -> int:
-    """Several times the bandwidth-delay product: Linux counts the memory of a packet, about twice its payload."""
-    bdp_bytes = spec.rate_bps * spec.rtt_ns // 8_000_000_000
-    return min(max(_LEAST_SOCKET_BUFFER_BYTES, _BDPS_BUFFERED * bdp_bytes), _MOST_SOCKET_BUFFER_BYTES)
 
 
 def segment_bytes(spec: Spec) -> int:
     """Payload of a full TCP segment with the timestamp option."""
     return spec.mtu_bytes - _TCP_IP_HEADER_BYTES
-
-
-def memory_bytes(spec: Spec) -> int:
-    """Guest memory that the run may touch: fabric, controller, workload, captures. Raises BadRequest when it is not
-    there."""
-    needed_bytes = _GUEST_BASE_BYTES + _fabric_bytes(spec) + _workload_bytes(spec) + _captured_bytes(spec)
-    available_bytes = _available_bytes()
-    if needed_bytes > available_bytes:
-        key, number = ("hosts", spec.hosts) if spec.senders is None else ("senders", spec.senders)
-        refuse(
-            key,
-            f"{number} with {_demands(spec)} need {needed_bytes >> 20} MiB of memory",
-            f"what this machine has free, {available_bytes >> 20} MiB",
-        )
-    return needed_bytes
-
-
-def _demands(spec: Spec) -> str:
-    """The keys that memory follows from, as given."""
-    interval, duration = (format_duration(span_ns or 0) for span_ns in (spec.interval_ns, spec.duration_ns))
-    words = {
-        "pings": "workload=pings",
-        "datagrams": f"flows={spec.flows}",
-        "streams": f"interval={interval}, duration={duration}",
-    }
-    workload = "" if spec.workload == "incast" else f"workload={spec.workload}, "
-    transfers = f"{workload}bytes={format_bytes(spec.sru_bytes)}, rounds={spec.rounds}"
-    return f"{words.get(spec.workload, transfers)}, capture={spec.capture}"
-
-
-def _fabric_bytes(spec: Spec) -> int:
-    """Hosts with their links, switches and the links between them, and the controller that knows them all."""
-    hosts_bytes = known(spec.hosts) * _HOST_BYTES
-    if spec.uplink_rate_bps is None:
-        return hosts_bytes
-    switches, links = _switches_and_links(spec)
-    controller_bytes = _CONTROLLER_BYTES + links * _CONTROLLER_LINK_BYTES
-    return hosts_bytes + switches * _SWITCH_BYTES + links * _SWITCH_LINK_BYTES + controller_bytes
-
-
-def _switches_and_links(spec: Spec) -> tuple[int, int]:
-    """Switches, and links between them; a GPU's second link counts too."""
-    if spec.topology == "fat_tree":
-        k = known(spec.k)
-        return 5 * k**2 // 4, k**3 // 2
-    if spec.topology == "dumbbell":
-        return 2, 1
-    leaves, spines, servers = spec.leaves or RAILS, known(spec.spines), spec.servers or 0
-    return leaves + spines + servers, leaves * spines + RAILS * servers
-
-
-def _pairs(spec: Spec) -> int:
-    """Flows of a workload of transfers, or probes: how many pairs of hosts take part."""
-    hosts = known(spec.hosts)
-    return {"incast": spec.senders or 0, "permutation": hosts}.get(spec.workload, hosts * (hosts - 1))
-
-
-def _stream_datagrams(spec: Spec) -> int:
-    return known(spec.hosts) * -(-known(spec.duration_ns) // known(spec.interval_ns))
-
-
-def _workload_bytes(spec: Spec) -> int:
-    """Connections and their bytes in flight, or what is noted of each datagram."""
-    if spec.workload == "pings":
-        return _pairs(spec) * _FACT_BYTES
-    if spec.workload == "datagrams":
-        return known(spec.flows) * _FLOW_BYTES
-    if spec.workload == "streams":
-        return _stream_datagrams(spec) * _FACT_BYTES
-    flight_bytes = min(spec.sru_bytes, _socket_buffer_bytes(spec)) * _SKB_OVERHEAD
-    return _pairs(spec) * (flight_bytes + _CONNECTION_BYTES)
-
-
-def _packets(spec: Spec) -> int:
-    """Data packets, probes or datagrams that the workload sends."""
-    if spec.workload == "pings":
-        return _pairs(spec)
-    if spec.workload == "datagrams":
-        return known(spec.flows)
-    if spec.workload == "streams":
-        return _stream_datagrams(spec)
-    return _pairs(spec) * spec.rounds * (spec.sru_bytes // spec.mtu_bytes + 1)
-
-
-def _captured_bytes(spec: Spec) -> int:
-    """Capture rings, and the capture files, which lie in guest memory until the end."""
-    points = {"off": 0, "hot": 1, "all": 1 + (spec.senders or known(spec.hosts))}[spec.capture]
-    times_seen = {"off": 0, "hot": 2, "all": 4}[spec.capture]  # data and acknowledgements, at each point on the path
-    return points * _CAPTURE_BYTES + _packets(spec) * times_seen * _CAPTURED_PACKET_BYTES
-
-
-def _available_bytes() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) << 10
-    raise RuntimeError("/proc/meminfo tells no MemAvailable")

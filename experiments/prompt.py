@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 from mininet.cli import CLI
 from mininet.log import setLogLevel
 
 from experiments import rundir
+from experiments.agents import at_work
 from experiments.stage import Stage, staged
+from topologies.qdisc import LOSSLESS_DSCP
+
+_TCLASS = LOSSLESS_DSCP << 2 | 2  # and ECT(0), RFC 3168
+_PERFTEST = (("h1", "&"), ("h2", "h1"))  # server and client
 
 
 class Prompt(CLI):
@@ -31,6 +38,9 @@ def suggestions(stage: Stage) -> str:
     words = ["h1 ping -c 3 h2", "pingall", "h2 tc -s qdisc show dev eth0"]
     if cable is not None:
         words += [f"link {cable.a} {cable.b} down", "dpctl dump-groups", "sh ovs-vsctl show"]
+    if stage.spec.transport == "roce":
+        words += [f"{host} ib_send_bw -e -n 1000 --tclass={_TCLASS} -d rxe-{host} {rest}" for host, rest in _PERFTEST]
+        words.append("h2 rdma statistic")
     return ", ".join([*words, "exit"])
 
 
@@ -38,9 +48,15 @@ def main(folder: Path) -> int:
     """Build the fabric of the folder's spec and hand the terminal to Mininet."""
     spec = rundir.read_spec(folder)
     setLogLevel("info")
-    with staged(spec) as stage:
+    with (
+        staged(spec) as stage,
+        tempfile.TemporaryDirectory() as records,
+        at_work(stage, time.time_ns(), Path(records), {}),
+    ):
         os.environ["OVS_RUNDIR"] = str(stage.fabric.openvswitch.folder)  # where `sh ovs-vsctl` and the like look
         print(f"{len(stage.hosts)} hosts on {spec.topology}; try: {suggestions(stage)}")
+        if spec.transport == "roce":
+            print("ib_send_bw's own figures are of the processor's clock, not of this one: believe the counters")
         print(f"what you write to {folder} stays; everything else is gone at exit")
         Prompt(stage.fabric)
     return 0

@@ -12,13 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
-
 from controller.policy import FRAMEWORK_VARIABLE, FRAMEWORKS
-from controller.telemetry import COLUMNS
-from experiments import fabrics, limits, rundir
+from experiments import fabrics, limits, records, rundir
 from experiments.spec import Spec, known
 from lab.boot import Job, Outcome, Stop
 from lab.boot import run as boot
@@ -107,7 +102,7 @@ def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambd
     outcome = boot(setting.kernel.path, _job(task, setting), note, stdout=errors, stderr=errors, stop=stop)
     if outcome.status == 0:
         outcome = replace(outcome, ended_as="done")  # whole, also when a stop or the watchdog came at the very end
-    _convert_samples(task.folder / "telemetry")
+    records.convert(task.folder)
     rundir.write_provenance(
         task.folder,
         {
@@ -168,19 +163,6 @@ def _explain(task: Task, setting: Setting, outcome: Outcome, errors: str) -> str
     kept = f" (what was measured is in {task.folder})" if rundir.has_rounds(task.folder) else ""
     hint = "; `./run_experiment check` lists what is missing" if _MISSING_TOOL.search(reason) else ""
     return f"{task.label}: {reason}{hint}{kept}"
-
-
-def _convert_samples(folder: Path) -> None:
-    """The sampler's raw rows become telemetry/queue.parquet: one row per sample and port."""
-    tables = []
-    for file in sorted(folder.glob("*.samples")) if folder.is_dir() else []:
-        rows = np.fromfile(file, np.int64)
-        rows = rows[: len(rows) // len(COLUMNS) * len(COLUMNS)].reshape(-1, len(COLUMNS))
-        columns = {name: rows[:, index] for index, name in enumerate(COLUMNS)}
-        tables.append(pa.table({**columns, "port": pa.array([file.stem] * len(rows), pa.string()).dictionary_encode()}))
-        file.unlink()
-    if tables:
-        pyarrow.parquet.write_table(pa.concat_tables(tables), folder / "queue.parquet", compression="zstd")
 
 
 def run_all(

@@ -14,13 +14,15 @@ from fractions import Fraction
 
 from mininet.topo import Topo
 
-from experiments.spec import LEAST_RATIO, MOST_RATIO, Spec, format_ratio, known, refuse
+from experiments.kinds import LEAST_RATIO, MOST_RATIO, format_ratio
+from experiments.spec import SWITCHED, Spec, known, refuse
 from topologies.addresses import MOST_RACK_HOSTS, MOST_RACKS
 from topologies.dumbbell import Dumbbell
 from topologies.fat_tree import FatTree
 from topologies.gpu_pod import GPUS_PER_SERVER, GpuPod
 from topologies.leaf_spine import LeafSpine
 from topologies.profiles import LinkProfile, SwitchProfile
+from topologies.ring import LEAST_SWITCHES, Ring
 from topologies.star import Star
 from topologies.units import format_rate
 
@@ -40,6 +42,7 @@ _TOPOS: dict[str, tuple[type[Topo], tuple[str, ...]]] = {
     "leaf_spine": (LeafSpine, ("leaves", "spines", "hosts_per_leaf", "hosts")),
     "fat_tree": (FatTree, ("k", "hosts")),
     "gpu_pod": (GpuPod, ("servers", "leaves", "spines", "rails")),
+    "ring": (Ring, ("switches", "hosts_per_leaf")),
 }
 
 
@@ -53,7 +56,7 @@ def lay_out(spec: Spec, **profiles: LinkProfile | SwitchProfile | None) -> Topo:
 def sized(spec: Spec) -> Spec:
     """The spec with every size and uplink rate that applies; raises BadRequest for sizes that contradict each other or
     are too large."""
-    return _SIZES[spec.topology](spec)
+    return _with_routing(_SIZES[spec.topology](spec))
 
 
 def check_rate(key: str, rate_bps: int, most_bps: int = MOST_RATE_BPS, cause: str = "is given") -> None:
@@ -126,13 +129,36 @@ def _gpu_pod(spec: Spec) -> Spec:
     return _with_spines(spec, servers)
 
 
+def _ring(spec: Spec) -> Spec:
+    switches = known(spec.switches)
+    if not LEAST_SWITCHES <= switches <= MOST_RACKS:
+        refuse("switches", f"{switches} is given", f"{LEAST_SWITCHES} to {MOST_RACKS}")
+    per_switch = spec.hosts_per_leaf or math.ceil((spec.hosts or switches) / switches)
+    if per_switch > MOST_RACK_HOSTS:
+        given = "is given" if spec.hosts_per_leaf else f"are needed for hosts={spec.hosts} on {switches} switches"
+        refuse("hosts_per_leaf", f"{per_switch} {given}", f"up to {MOST_RACK_HOSTS}")
+    places = switches * per_switch
+    if spec.hosts not in (None, places):
+        refuse("hosts", f"{spec.hosts} is given with topology=ring", f"{places}, {per_switch} on each switch")
+    spec = _with_hosts(spec, places, places, f"{switches} switches of {per_switch}")
+    return replace(spec, hosts_per_leaf=per_switch, uplink_rate_bps=spec.uplink_rate_bps or spec.rate_bps)
+
+
 _SIZES: dict[str, Callable[[Spec], Spec]] = {
     "star": _star,
     "dumbbell": _dumbbell,
     "leaf_spine": _leaf_spine,
     "fat_tree": _fat_tree,
     "gpu_pod": _gpu_pod,
+    "ring": _ring,
 }
+
+
+def _with_routing(spec: Spec) -> Spec:
+    """The spec with its routing, where packets have a choice of ways."""
+    if spec.topology not in SWITCHED:
+        return spec
+    return replace(spec, routing=spec.routing or ("up_down" if spec.topology == "ring" else "ecmp"))
 
 
 def _check_most(key: str, number: int, most: int) -> None:

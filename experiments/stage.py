@@ -12,6 +12,7 @@ from typing import Any
 from controller.process import Controller
 from experiments import fabrics, limits
 from experiments.spec import Spec, known
+from topologies import rdma
 from topologies.addresses import interface
 from topologies.describe import FabricDescription, PortEnd, describe, ends
 from topologies.emulate import Fabric, emulate
@@ -64,7 +65,7 @@ class Stage:
 @contextmanager
 def staged(spec: Spec) -> Iterator[Stage]:
     """The spec's fabric, routed and ready; everything is removed at the end. Raises RuntimeError when the controller
-    does not come up."""
+    does not come up, BadRequest when the kernel lacks what the transport needs."""
     topo = fabrics.topology(spec)
     description = describe(topo)
     with ExitStack() as stack:
@@ -72,7 +73,12 @@ def staged(spec: Spec) -> Iterator[Stage]:
         if fabrics.is_routed(spec):
             controller = stack.enter_context(Controller(fabrics.orders(spec, description), known(spec.openflow)))
         target = controller.target if controller else None
-        fabric = stack.enter_context(emulate(topo, limits.host_profile(spec), openflow_controller=target))
+        hosts = limits.host_profile(spec)
+        if hosts.roce:
+            rdma.isolate()
+        fabric = stack.enter_context(emulate(topo, hosts, openflow_controller=target))
+        if hosts.roce:
+            stack.enter_context(rdma.attached(fabric.namespaces))
         if controller:
             wrong = controller.wait_for("discovered")["wrong_links"]
             if wrong:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from controller.policy import Orders
-from experiments import catalog, cli, fabrics, limits
+from experiments import catalog, cli, fabrics, limits, memory
 from experiments.spec import keys, parse
 from topologies.units import BadRequest
 
@@ -82,14 +82,14 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["incast", "--watchdog", "-5"], "argument --watchdog: '-5' is given; allowed: seconds above zero"),
         (["incast", "--watchdog", "nan"], "argument --watchdog: 'nan' is given; allowed: seconds above zero"),
         (["incast", "--watchdog", "inf"], "argument --watchdog: 'inf' is given; allowed: seconds above zero"),
-        (["shell", "--topology", "ring"], "topology: 'ring' is unknown; allowed: star"),
+        (["shell", "--topology", "mesh"], "topology: 'mesh' is unknown; allowed: star"),
         (["shell", "--set", "senders=0"], "senders: '0' is given; allowed: above zero"),
         (
             ["shell", "--topology", "fat_tree", "--set", "leaves=2"],
             "leaves: 2 is given with topology=fat_tree; allowed: ",
         ),
         (["topo"], "the following arguments are required: NAME"),
-        (["topo", "ring", "--json"], "topology: 'ring' is unknown; allowed: star, dumbbell, "),
+        (["topo", "mesh", "--json"], "topology: 'mesh' is unknown; allowed: star, dumbbell, "),
         (
             ["topo", "star", "--draw", "star.gif"],
             "--draw: star.gif is given; allowed: a name that ends in .png, .svg, ",
@@ -327,7 +327,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr(cli, "_kernel", lambda: None)
     monkeypatch.setattr(cli, "_run_all", instead)
-    monkeypatch.setattr(limits, "_available_bytes", lambda: 1 << 60)
+    monkeypatch.setattr(memory, "_available_bytes", lambda: 1 << 60)
     return found
 
 

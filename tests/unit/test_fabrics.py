@@ -18,6 +18,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "leaf_spine": {"leaves": 3, "hosts_per_leaf": 2, "hosts": 5, "spines": 2},
     "fat_tree": {"k": 4, "hosts": 5},
     "gpu_pod": {"servers": 2},
+    "ring": {"switches": 3, "hosts": 6},
 }
 
 
@@ -37,6 +38,7 @@ def described(topology: str, **keys: Any) -> FabricDescription:
         ("leaf_spine", 5, 5, 5 + 6),
         ("fat_tree", 5, 20, 5 + 32),
         ("gpu_pod", 16, 8 + 2 + 2, 16 + 16 + 16),
+        ("ring", 6, 3, 6 + 3),
     ],
 )
 def test_every_topology_is_laid_out_as_asked(topology: str, hosts: int, switches: int, links: int) -> None:
@@ -60,6 +62,7 @@ def rates(fabric: FabricDescription) -> Counter[tuple[str, int]]:
     [
         ("star", {}, {("link", 100): 5}),
         ("dumbbell", {"uplink_rate": "40Gbps"}, {("link", 100): 5, ("uplink", 40): 1}),
+        ("ring", {"uplink_rate": "40Gbps"}, {("link", 100): 6, ("uplink", 40): 3}),
         ("leaf_spine", {"oversubscription": "2:1"}, {("link", 100): 5, ("uplink", 50): 6}),
         ("fat_tree", {"oversubscription": "4:1"}, {("link", 100): 5, ("uplink", 25): 32}),
         ("gpu_pod", {"uplink_rate": "200Gbps"}, {("link", 100): 16, ("uplink", 200): 8, ("nvlink", 3600): 16}),

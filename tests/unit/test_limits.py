@@ -9,7 +9,8 @@ import pytest
 from experiments import limits
 from experiments.spec import TOPOLOGIES, WORKLOADS, Spec, parse
 from experiments.spec import keys as keys_of_spec
-from topologies.profiles import Marking
+from experiments.traffic import Flow
+from topologies.profiles import Marking, MarkingByRate
 from topologies.units import BadRequest
 
 
@@ -34,8 +35,8 @@ def resolve(**keys: Any) -> Spec:
         ({"rate": "7bps"}, "rate: 7bps is given; allowed: whole bytes per second, 100Kbps to 3.2Tbps"),
         ({"rate": "3.3Tbps"}, "rate: 3.3Tbps is given; allowed: whole bytes per second, 100Kbps to 3.2Tbps"),
         ({"rack": "off"}, "rack: off is given with sack on; allowed: off only together with sack=off"),
-        ({"kmin": "1KB"}, "kmin, kmax, pmax: given with queue=droptail; allowed: with queue=red or queue=dctcp"),
-        ({"pmax": 0.5}, "kmin, kmax, pmax: given with queue=droptail; allowed: with queue=red or queue=dctcp"),
+        ({"kmin": "1KB"}, "kmin, kmax, pmax: given with queue=droptail; allowed: with queue=red, dctcp or dcqcn"),
+        ({"pmax": 0.5}, "kmin, kmax, pmax: given with queue=droptail; allowed: with queue=red, dctcp or dcqcn"),
         (
             {"queue": "red", "kmin": "50KB", "kmax": "49KB"},
             "kmin: 50KB is above kmax 49KB; allowed: up to kmax",
@@ -80,8 +81,9 @@ def test_what_cannot_work_is_refused(keys: dict[str, Any], line: str) -> None:
 
 
 LEAF_SPINE, FAT_TREE, GPU_POD = {"topology": "leaf_spine"}, {"topology": "fat_tree"}, {"topology": "gpu_pod"}
-STREAMS = {**LEAF_SPINE, "workload": "streams"}
-SEVERAL = "topology=dumbbell or leaf_spine or fat_tree or gpu_pod"
+STREAMS, RING = {**LEAF_SPINE, "workload": "streams"}, {"topology": "ring"}
+NO_RING = "topology=dumbbell or leaf_spine or fat_tree or gpu_pod"
+SEVERAL = f"{NO_RING} or ring"
 RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
 
 
@@ -180,7 +182,7 @@ RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
         ({**LEAF_SPINE, "k": 6}, "k: 6 is given with topology=leaf_spine; allowed: with topology=fat_tree"),
         ({"spines": 2}, "spines: 2 is given with topology=star; allowed: with topology=leaf_spine or gpu_pod"),
         ({"uplink_rate": "1Gbps"}, f"uplink_rate: 1Gbps is given with topology=star; allowed: with {SEVERAL}"),
-        ({"routing": "d_mod_k"}, f"routing: d_mod_k is given with topology=star; allowed: with {SEVERAL}"),
+        ({"routing": "d_mod_k"}, f"routing: d_mod_k is given with topology=star; allowed: with {NO_RING}"),
         ({"ecmp_seed": "same"}, f"ecmp_seed: same is given with topology=star; allowed: with {SEVERAL}"),
         ({"fast_failover": "off"}, f"fast_failover: off is given with topology=star; allowed: with {SEVERAL}"),
         ({"control_latency": "1ms"}, f"control_latency: 1ms is given with topology=star; allowed: with {SEVERAL}"),
@@ -198,12 +200,20 @@ RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
             "rounds: 7 is given with workload=pings; allowed: with workload=incast or permutation or all_to_all",
         ),
         ({"flows": 7}, "flows: 7 is given with workload=incast; allowed: with workload=datagrams"),
-        ({"duration": "7ms"}, "duration: 7ms is given with workload=incast; allowed: with workload=streams"),
+        (
+            {"duration": "7ms"},
+            "duration: 7ms is given with workload=incast; allowed: with workload=streams or long_flows",
+        ),
         (
             {**LEAF_SPINE, "openflow": "1.3", "ecmp_seed": "per_switch"},
             "ecmp_seed: per_switch is given with openflow=1.3, which has no seeds; allowed: same, or openflow=1.5",
         ),
         ({**LEAF_SPINE, "control_latency": "1001ms"}, "control_latency: 1001ms is given; allowed: up to 1s"),
+        (
+            {**LEAF_SPINE, "failure": "spine1:down@4ms", "control_latency": "999us"},
+            "control_latency: 999us is given with a failure; allowed: 1ms or more (what fails together is told port by"
+            " port)",
+        ),
         ({**STREAMS, "failure": "spine1:down@40ms"}, "failure: spine1:down@40ms is given; allowed: times before 40ms"),
         (
             {**STREAMS, "failure": "spine5:down@4ms"},
@@ -222,6 +232,20 @@ RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
             "duration: 999us is given; allowed: interval=1ms or more",
         ),
         ({**STREAMS, "duration": "2h"}, "duration: 7200s is given; allowed: up to 3600s"),
+        ({**RING, "switches": 2}, "switches: 2 is given; allowed: 3 to 254"),
+        ({**RING, "switches": 255}, "switches: 255 is given; allowed: 3 to 254"),
+        ({**RING, "hosts_per_leaf": 255}, "hosts_per_leaf: 255 is given; allowed: up to 254"),
+        (
+            {**RING, "hosts": 1020},
+            "hosts_per_leaf: 255 are needed for hosts=1020 on 4 switches; allowed: up to 254",
+        ),
+        ({**RING, "hosts": 6}, "hosts: 6 is given with topology=ring; allowed: 8, 2 on each switch"),
+        ({**RING, "routing": "ecmp"}, f"routing: ecmp is given with topology=ring; allowed: with {NO_RING}"),
+        (
+            {**LEAF_SPINE, "routing": "clockwise"},
+            "routing: clockwise is given with topology=leaf_spine; allowed: with topology=ring",
+        ),
+        ({"switches": 5}, "switches: 5 is given with topology=star; allowed: with topology=ring"),
     ],
 )
 def test_a_fabric_or_workload_that_cannot_be_is_refused(keys: dict[str, Any], line: str) -> None:
@@ -255,6 +279,11 @@ def test_a_fabric_or_workload_that_cannot_be_is_refused(keys: dict[str, Any], li
         {**GPU_POD, "servers": 128},
         {**GPU_POD, "nvlink_rate": "8Tbps"},
         {**LEAF_SPINE, "control_latency": "1s"},
+        {**LEAF_SPINE, "control_latency": "0ns"},
+        {**LEAF_SPINE, "control_latency": "1ms", "failure": "spine1:down@4ms"},
+        {**RING, "switches": 3},
+        {**RING, "switches": 254, "hosts_per_leaf": 4},
+        {**RING, "routing": "clockwise"},
         {**LEAF_SPINE, "openflow": "1.3", "ecmp_seed": "same"},
         {**STREAMS, "rate": "1Gbps"},
         {**STREAMS, "failure": "spine1:down@39999us"},
@@ -270,6 +299,9 @@ def test_congestion_control_follows_the_queue() -> None:
     assert resolve(queue="red").cc == "cubic"
     assert resolve(queue="dctcp").cc == "dctcp"
     assert resolve(queue="dctcp", cc="reno").cc == "reno"
+    assert resolve(queue="dcqcn").cc == "dctcp"
+    assert resolve(transport="roce").cc == "none"
+    assert resolve(transport="roce", queue="dcqcn").cc == "dcqcn"
 
 
 @pytest.mark.parametrize(
@@ -297,7 +329,7 @@ def test_reds_thresholds_follow_the_buffer() -> None:
     assert (given.kmin_bytes, given.kmax_bytes, given.pmax) == (10_000, 20_000, 0.5)
 
 
-@pytest.mark.parametrize("queue", ["droptail", "red", "dctcp"])
+@pytest.mark.parametrize("queue", ["droptail", "red", "dctcp", "dcqcn"])
 def test_resolving_again_changes_nothing(queue: str) -> None:
     spec = resolve(queue=queue)
     assert limits.resolve(spec) == spec
@@ -311,7 +343,9 @@ def test_profiles_carry_the_spec() -> None:
     link, switch, host = limits.link_profile(spec), limits.switch_profile(spec), limits.host_profile(spec)
     assert (link.rate_bps, link.delay_ns, link.mtu_bytes, link.frame_bytes) == (10**9, 3000, 9000, 9014)
     assert (switch.delay_ns, switch.buffer_bytes) == (spec.switch_delay_ns, 600_000)
-    assert switch.marking == Marking(50_000, 50_000, 1.0, drop=False)
+    assert switch.marking == MarkingByRate(((10**9, Marking(50_000, 50_000, 1.0, drop=False)),))
+    assert switch.lossless is None
+    assert not host.roce
     assert (host.cc, host.rto_min_ns, host.sack, host.tlp, host.rack, host.ecn) == (
         "dctcp",
         5_000_000,
@@ -324,11 +358,12 @@ def test_profiles_carry_the_spec() -> None:
 
 def test_only_marking_queues_negotiate_ecn() -> None:
     assert limits.host_profile(resolve(queue="dctcp")).ecn
+    assert limits.host_profile(resolve(queue="dcqcn")).ecn
     assert not limits.host_profile(resolve(queue="droptail")).ecn
     assert not limits.host_profile(resolve(queue="red")).ecn
     assert limits.switch_profile(resolve(queue="droptail")).marking is None
     red = limits.switch_profile(resolve(queue="red")).marking
-    assert red is not None
+    assert isinstance(red, Marking)
     assert red.drop
 
 
@@ -356,6 +391,8 @@ def sizes(*names: str, **keys: Any) -> tuple[Any, ...]:
         ({**FAT_TREE, "k": 8}, 128, 127),
         (GPU_POD, 16, 15),
         ({**GPU_POD, "servers": 5, "workload": "pings"}, 40, "auto"),
+        (RING, 4, 3),
+        ({**RING, "switches": 5, "hosts_per_leaf": 3}, 15, 14),
     ],
 )
 def test_hosts_fill_all_places(keys: dict[str, Any], hosts: int, senders: Any) -> None:
@@ -369,6 +406,7 @@ def test_places_follow_the_hosts() -> None:
     assert sizes("servers", "leaves", "spines", **GPU_POD, hosts=24) == (3, "auto", 3)
     assert sizes("servers", "leaves", "spines", **GPU_POD, rails="off", hosts=24) == (3, 3, 8)
     assert sizes("servers", "leaves", "spines", **GPU_POD, rails="off", servers=12) == (12, 8, 16)
+    assert sizes("switches", "hosts_per_leaf", **RING, hosts=15, switches=5) == (5, 3)
 
 
 @pytest.mark.parametrize(
@@ -391,6 +429,8 @@ def test_places_follow_the_hosts() -> None:
         ({"topology": "dumbbell"}, "auto", "400Gbps", "auto"),
         ({"topology": "dumbbell", "uplink_rate": "3.2Tbps"}, "auto", "3.2Tbps", "auto"),
         ({**GPU_POD, "servers": 4, "oversubscription": "2:1"}, 2, "400Gbps", "2:1"),
+        (RING, "auto", "400Gbps", "auto"),
+        ({**RING, "uplink_rate": "100Gbps"}, "auto", "100Gbps", "auto"),
         ({}, "auto", "auto", "auto"),
     ],
 )
@@ -411,9 +451,8 @@ def test_every_topology_runs_every_workload_and_resolves_to_itself(topology: str
     }
     still_open = {name for name in applying if spec.as_text()[name] == "auto"}
     assert still_open <= {"kmin", "kmax", "pmax", *(["leaves"] if topology == "gpu_pod" else [])}
-    assert all(
-        spec.as_text()[name] == "auto" for name in set(keys_of_spec()) - applying - {"bytes", "rounds", "jitter"}
-    )
+    apart = {"bytes", "rounds", "jitter", "transport", "allow_loss"}  # which have a value even where they do not apply
+    assert all(spec.as_text()[name] == "auto" for name in set(keys_of_spec()) - applying - apart)
 
 
 def needs(item: Any) -> dict[str, tuple[str, ...]]:
@@ -425,86 +464,21 @@ def test_seeds_follow_the_version_spoken() -> None:
     assert resolve(**LEAF_SPINE, openflow="1.3").ecmp_seed == "same"
 
 
-def test_dctcps_threshold_is_the_fastest_links() -> None:
-    # 1 Tb/s x 2 (4 x 1 us + 3 x 0.4 us) / 7 = 185,714 bytes: 122.7 frames; a quarter of it on the hosts' links
-    keys = {**LEAF_SPINE, "queue": "dctcp", "rate": "250Gbps", "delay": "1us"}
-    assert resolve(**keys, spines=1).kmin_bytes == 123 * 1514
-    assert resolve(**keys, spines=4).kmin_bytes == 31 * 1514
+def test_a_ring_goes_up_and_down_unless_it_is_told_otherwise() -> None:
+    assert (resolve(**RING).routing, resolve(**LEAF_SPINE).routing, resolve().routing) == ("up_down", "ecmp", None)
 
 
-# --- memory
+def test_without_traffic_all_others_send_to_the_first() -> None:
+    spec = resolve(workload="long_flows", hosts=4, duration="7ms")
+    assert spec.traffic == tuple(Flow(sender, "h1", 0, 7_000_000) for sender in ("h2", "h3", "h4"))
+    assert resolve(workload="incast").traffic is None
 
 
-@pytest.mark.parametrize(
-    ("less", "more"),
-    [
-        ({**FAT_TREE, "k": 4}, {"k": 8}),
-        (LEAF_SPINE, {"spines": 8}),
-        (LEAF_SPINE, {"topology": "star", "senders": 63}),
-        ({**GPU_POD}, {"servers": 4}),
-        ({**LEAF_SPINE, "workload": "permutation"}, {"workload": "all_to_all"}),
-        ({**LEAF_SPINE, "workload": "pings"}, {"hosts_per_leaf": 16}),
-        ({**LEAF_SPINE, "workload": "datagrams"}, {"flows": 10_000}),
-        (STREAMS, {"duration": "80ms"}),
-        (STREAMS, {"interval": "5us"}),
-        (STREAMS, {"capture": "all"}),
-    ],
-)
-def test_memory_grows_with_fabric_and_workload(less: dict[str, Any], more: dict[str, Any]) -> None:
-    base = {"capture": "off", **less}
-    assert limits.memory_bytes(resolve(**{**base, **more})) > limits.memory_bytes(resolve(**base))
+def test_flows_without_an_end_last_as_long_as_the_workload() -> None:
+    spec = resolve(workload="long_flows", hosts=4, traffic="h2>h1@0s-5ms,h3>h1@1ms")
+    assert spec.as_text()["traffic"] == "h2>h1@0ns-5ms,h3>h1@1ms-40ms"
 
 
-@pytest.mark.parametrize(
-    ("keys", "least_mib"),
-    [
-        # touched by the fabric itself and its controller, as measured
-        ({"k": 16}, 1600 + 300),
-        ({"k": 8}, 350),
-    ],
-)
-def test_big_fabrics_get_what_they_touch(keys: dict[str, Any], least_mib: int) -> None:
-    spec = resolve(**FAT_TREE, **keys, workload="permutation", capture="off")
-    assert limits._GUEST_BASE_BYTES + limits._fabric_bytes(spec) > least_mib << 20
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ({"workload": "all_to_all"}, "hosts: 16 with workload=all_to_all, bytes=256KiB, rounds=4, capture=off need "),
-        ({"workload": "pings"}, "hosts: 16 with workload=pings, capture=off need "),
-        ({"workload": "datagrams"}, "hosts: 16 with flows=1000, capture=off need "),
-        ({"workload": "streams"}, "hosts: 16 with interval=10us, duration=40ms, capture=off need "),
-    ],
-)
-def test_too_much_memory_is_told_in_the_workloads_words(
-    monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], words: str
-) -> None:
-    monkeypatch.setattr(limits, "_available_bytes", lambda: 1 << 20)
-    with pytest.raises(BadRequest) as error:
-        limits.memory_bytes(resolve(**LEAF_SPINE, capture="off", **keys))
-    assert str(error.value).startswith(words)
-
-
-@pytest.mark.parametrize("more", [{"senders": 1000}, {"bytes": "4MiB"}, {"rounds": 400}, {"capture": "all"}])
-def test_memory_grows_with_what_needs_it(more: dict[str, Any]) -> None:
-    base = {"senders": 8, "capture": "hot"}
-    assert limits.memory_bytes(resolve(**{**base, **more})) > limits.memory_bytes(resolve(**base))
-
-
-def test_more_memory_than_is_free_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = resolve(senders=200, capture="off")
-    needed_bytes = limits.memory_bytes(spec)
-    monkeypatch.setattr(limits, "_available_bytes", lambda: needed_bytes)
-    assert limits.memory_bytes(spec) == needed_bytes
-    monkeypatch.setattr(limits, "_available_bytes", lambda: needed_bytes - 1)
-    with pytest.raises(BadRequest) as error:
-        limits.memory_bytes(spec)
-    assert str(error.value) == (
-        f"senders: 200 with bytes=256KiB, rounds=4, capture=off need {needed_bytes >> 20} MiB of memory;"
-        f" allowed: what this machine has free, {needed_bytes - 1 >> 20} MiB"
-    )
-
-
-def test_free_memory_is_what_the_kernel_says() -> None:
-    assert 0 < limits._available_bytes() < 1 << 50
+def test_a_run_without_doubts_has_no_warnings() -> None:
+    for queue in ("droptail", "red", "dctcp", "dcqcn"):
+        assert limits.warnings(resolve(queue=queue)) == []

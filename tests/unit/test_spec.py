@@ -11,12 +11,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.dcqcn import Dcqcn
 from experiments.failures import Failure, format_failures
+from experiments.kinds import format_ratio
 from experiments.spec import (
+    SWITCHED,
     TOPOLOGIES,
     WORKLOADS,
     Spec,
-    format_ratio,
+    decided,
     keys,
     known,
     parse,
@@ -24,15 +27,17 @@ from experiments.spec import (
     with_plain_autos,
     without,
 )
+from experiments.traffic import Flow, Stuck, format_spans
 from topologies.units import BadRequest
 
 # Key -> values that it must refuse, beside those of NOTHING.
 REFUSED: dict[str, list[Any]] = {
-    "topology": ["ring", "Star", ""],
+    "topology": ["mesh", "Star", ""],
     "hosts": ["0", "-4", "all", 4.0],
     "leaves": ["0", "few"],
     "spines": ["0", 1.5],
     "hosts_per_leaf": ["0", "4.0"],
+    "switches": ["0", "few"],
     "k": ["0", "four", True],
     "servers": ["0", "-1"],
     "rails": ["maybe", 2],
@@ -48,17 +53,47 @@ REFUSED: dict[str, list[Any]] = {
     "kmin": ["0B", "12", "often"],
     "kmax": ["0B", "12"],
     "pmax": ["0", 0, "1.1", "-0.5", "nan", "inf", "half"],
-    "transport": ["udp", "roce"],
+    "marking": ["ryu", True],
+    "pfc": ["maybe", 1],
+    "traffic_class": ["best", True],
+    "xoff": ["0B", "100", 100],
+    "xon": ["100", 0, "-1KB"],
+    "headroom": ["100", 0, "-1KB"],
+    "xoff_at": ["both", True],
+    "alpha": ["1/17", "0.03", "65", "0", 0, 0.001, "1/3", "-1", True, "1/0", "nan", "1:2"],
+    "pool": ["0B", "12"],
+    "pause": ["ryu", True],
+    "pause_quanta": ["0", 65536, "-1", 1.5, True, "many"],
+    "pfc_watchdog": ["0ms", "100", 100, True, "on"],
+    "stuck": ["h1", "h1@", "h1@5", "h1@5ms-", "h1@5ms-6", "leaf1@5ms", "h1>h2@5ms", "h1@5ms,", "h1@0.1ns", 5, "h@1ms"],
+    "allow_loss": ["maybe", 2],
+    "transport": ["udp", "RoCE"],
     "cc": ["vegas", "CUBIC"],
     "sack": ["maybe", "2", 2],
     "tlp": ["maybe"],
     "rack": ["maybe"],
     "rto_min": ["0ms", "200", 200, "-200ms"],
+    "verb": ["read", True],
+    "roce_mtu": ["1500B", "1024", 1024, "8KiB", "0B"],
+    "window": ["0B", "100", True],
+    "dcqcn_cnp_interval": ["0us", "50", 50],
+    "dcqcn_alpha_timer": ["0us", "55", 55],
+    "dcqcn_rate_timer": ["0us", "55", 55],
+    "dcqcn_byte_counter": ["0B", "10", 10],
+    "dcqcn_f": ["0", 5.0, True],
+    "dcqcn_g": ["0", "1.1", "1/256"],
+    "dcqcn_rai": ["0bps", "40", 40],
+    "dcqcn_rhai": ["0bps", "200MB"],
+    "dcqcn_min_rate": ["0bps", "10"],
     "workload": ["ping", "Incast", True],
     "senders": ["0", 0, "-1", "many", "4.0", 4.0, True, "1e3"],
     "bytes": ["0B", "256", 256],
     "rounds": ["0", "-4", 1.5],
     "jitter": ["100", "-1us"],
+    "traffic": [
+        *("none", "h2@5ms", "h2>h1", "h2>h1@", "h2>h1@5", "h2>h1@5ms-", "h2>h1@5ms-6", "h2>h1@-5ms", "h2>leaf1@5ms"),
+        *("h2>h1@5ms,", "h2-h1@5ms", "h2>h1>h3@5ms", "h2>h1@0.1ns", 5, True),
+    ],
     "flows": ["0", "many"],
     "interval": ["0us", "10", 10, "-1us"],
     "duration": ["0ms", "40", 40],
@@ -153,6 +188,19 @@ def test_a_spec_is_frozen() -> None:
         ("rails: off", {"rails": False}),
         ("hosts: auto", {"hosts": None}),
         ("failure: none", {"failures": ()}),
+        ("pfc: on", {"pfc": "on"}),
+        ("pfc: off", {"pfc": "off"}),
+        ("alpha: off", {"alpha": 0.0}),
+        ("alpha: 1/16", {"alpha": 0.0625}),
+        ("alpha: 8", {"alpha": 8.0}),
+        ("pfc_watchdog: off", {"pfc_watchdog_ns": 0}),
+        ("window: 'off'", {"window_bytes": 0}),
+        ("window: 64KiB", {"window_bytes": 65536}),
+        ("headroom: 0B", {"headroom_bytes": 0}),
+        ("cc: none", {"cc": "none"}),
+        ("stuck: none", {"stuck": ()}),
+        ("stuck: h1@2ms", {"stuck": (Stuck("h1", 2_000_000),)}),
+        ("traffic: h2>h1@0ms-20ms", {"traffic": (Flow("h2", "h1", 0, 20_000_000),)}),
         ("failure: spine2:down@5ms", {"failures": (Failure(5_000_000, "spine2", "down"),)}),
     ],
 )
@@ -172,6 +220,10 @@ SCHEDULES = st.lists(
         Failure, st.integers(0, 10**10), st.sampled_from(["leaf1", "leaf1-spine2"]), st.sampled_from(["up", "down"])
     )
 ).map(lambda events: format_failures(sorted(events, key=lambda event: event.time_ns)))
+HOSTS, TIMES = st.sampled_from(["h1", "h20"]), st.integers(0, 10**10)
+FLOWS = st.lists(st.builds(Flow, HOSTS, HOSTS, TIMES, TIMES | st.none()), min_size=1).map(format_spans)
+RECEIVERS = st.lists(st.builds(Stuck, HOSTS, TIMES, TIMES | st.none())).map(format_spans)
+SPANS = _quantities(["us", "ms"], 1) | st.just("auto")
 SWITCHES = st.sampled_from(["on", "off", "true", "no", "1", True, False])
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "topology": st.sampled_from(TOPOLOGIES),
@@ -179,6 +231,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "leaves": COUNTS,
     "spines": COUNTS,
     "hosts_per_leaf": COUNTS,
+    "switches": COUNTS,
     "k": COUNTS,
     "servers": COUNTS,
     "rails": SWITCHES | st.just("auto"),
@@ -190,25 +243,53 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "switch_delay": _quantities(["ns", "us"], 0),
     "buffer": SIZES,
     "mtu": SIZES,
-    "queue": st.sampled_from(["droptail", "red", "dctcp"]),
+    "queue": st.sampled_from(["droptail", "red", "dctcp", "dcqcn"]),
     "kmin": SIZES | st.just("auto"),
     "kmax": SIZES | st.none(),
     "pmax": st.floats(0, 1, exclude_min=True) | st.just("auto"),
-    "transport": st.just("tcp"),
-    "cc": st.sampled_from(["auto", "reno", "cubic", "dctcp", "bbr"]),
+    "marking": st.sampled_from(["switch", "controller", "auto"]),
+    "pfc": st.sampled_from(["off", "on", True, False]),
+    "traffic_class": st.sampled_from(["auto", "lossy", "lossless"]),
+    "xoff": SIZES | st.just("auto"),
+    "xon": _quantities(["B", "KB"], 0) | st.just("auto"),
+    "headroom": _quantities(["B", "KB"], 0) | st.none(),
+    "xoff_at": st.sampled_from(["ingress", "egress", "auto"]),
+    "alpha": st.integers(16, 64 * 256).map(lambda steps: f"{steps}/256")
+    | st.sampled_from(["off", False, 1, 0.5, None]),
+    "pool": SIZES | st.just("auto"),
+    "pause": st.sampled_from(["switch", "controller", "auto"]),
+    "pause_quanta": st.integers(1, 65535) | st.just("auto"),
+    "pfc_watchdog": SPANS | st.sampled_from(["off", False]),
+    "stuck": RECEIVERS | st.just("auto"),
+    "allow_loss": SWITCHES,
+    "transport": st.sampled_from(["tcp", "roce"]),
+    "cc": st.sampled_from(["auto", "reno", "cubic", "dctcp", "bbr", "dcqcn", "none"]),
     "sack": SWITCHES,
     "tlp": SWITCHES,
     "rack": SWITCHES,
     "rto_min": _quantities(["us", "ms", "s"], 1),
+    "verb": st.sampled_from(["write", "send", "auto"]),
+    "roce_mtu": st.sampled_from(["256B", "512B", "1KiB", "1024B", "2048B", "4096B", "auto"]),
+    "window": SIZES | st.sampled_from(["off", "auto"]),
+    "dcqcn_cnp_interval": SPANS,
+    "dcqcn_alpha_timer": SPANS,
+    "dcqcn_rate_timer": SPANS,
+    "dcqcn_byte_counter": SIZES | st.none(),
+    "dcqcn_f": COUNTS,
+    "dcqcn_g": st.floats(0, 1, exclude_min=True) | st.just("auto"),
+    "dcqcn_rai": RATES | st.just("auto"),
+    "dcqcn_rhai": RATES | st.just("auto"),
+    "dcqcn_min_rate": RATES | st.just("auto"),
     "workload": st.sampled_from(WORKLOADS),
     "senders": COUNTS,
     "bytes": SIZES,
     "rounds": st.integers(1, 10**6).map(str),
     "jitter": _quantities(["ns", "us"], 0),
+    "traffic": FLOWS | st.just("auto"),
     "flows": COUNTS,
     "interval": _quantities(["ns", "us"], 1) | st.just("auto"),
     "duration": _quantities(["us", "ms", "s"], 1) | st.just("auto"),
-    "routing": st.sampled_from(["ecmp", "d_mod_k", "auto"]),
+    "routing": st.sampled_from(["ecmp", "d_mod_k", "clockwise", "up_down", "auto"]),
     "ecmp_seed": st.sampled_from(["per_switch", "same", "auto"]),
     "fast_failover": SWITCHES | st.just("auto"),
     "control_latency": _quantities(["ns", "us", "ms"], 0) | st.just("auto"),
@@ -247,10 +328,19 @@ def test_every_key_is_documented() -> None:
         ("leaf_spine", 2 * (4000 + 1500)),
         ("gpu_pod", 2 * (4000 + 1500)),
         ("fat_tree", 2 * (6000 + 2500)),
+        # of 5 switches all but one, and the links of both hosts
+        ("ring", 2 * (5000 + 2000)),
     ],
 )
 def test_the_round_trip_is_the_longest_paths(topology: str, round_trip_ns: int) -> None:
-    assert parse({"topology": topology, "delay": "1us", "switch_delay": "500ns"}).rtt_ns == round_trip_ns
+    keys = {"switches": 5} if topology == "ring" else {}
+    assert parse({"topology": topology, "delay": "1us", "switch_delay": "500ns", **keys}).rtt_ns == round_trip_ns
+
+
+def test_clockwise_there_and_back_is_once_round() -> None:
+    keys = {"topology": "ring", "switches": 5, "routing": "clockwise", "delay": "1us", "switch_delay": "500ns"}
+    # 5 links between switches and 4 of hosts; each of both ends' switches is passed twice
+    assert parse(keys).rtt_ns == 9 * 1000 + 7 * 500
 
 
 # --- keys that do not apply
@@ -275,7 +365,7 @@ def test_a_default_is_never_unfit() -> None:
 
 def test_what_does_not_apply_stays_open() -> None:
     spec = with_plain_autos(parse({"topology": "fat_tree", "workload": "streams", "duration": "1ms"}))
-    assert (spec.k, spec.interval_ns, spec.duration_ns, spec.failures, spec.routing) == (4, 10_000, 10**6, (), "ecmp")
+    assert (spec.k, spec.interval_ns, spec.duration_ns, spec.failures, spec.openflow) == (4, 10_000, 10**6, (), "1.5")
     assert (spec.rails, spec.flows, spec.nvlink_rate_bps) == (None, None, None)
 
 
@@ -283,3 +373,71 @@ def test_known_tells_values_from_gaps() -> None:
     assert known(0) == 0
     with pytest.raises(ValueError, match="leaves open"):
         known(None)
+
+
+@pytest.mark.parametrize(
+    ("given", "cc", "traffic_class"),
+    [
+        ({}, "cubic", "lossy"),
+        ({"queue": "red"}, "cubic", "lossy"),
+        ({"queue": "dctcp"}, "dctcp", "lossy"),
+        ({"queue": "dcqcn"}, "dctcp", "lossy"),
+        ({"cc": "reno", "queue": "dcqcn", "traffic_class": "lossless"}, "reno", "lossless"),
+        ({"transport": "roce"}, "none", "lossless"),
+        ({"transport": "roce", "queue": "dctcp"}, "dcqcn", "lossless"),
+        ({"transport": "roce", "queue": "dcqcn"}, "dcqcn", "lossless"),
+        ({"transport": "roce", "cc": "dcqcn", "traffic_class": "lossy"}, "dcqcn", "lossy"),
+    ],
+)
+def test_transport_and_queue_decide(given: dict[str, Any], cc: str, traffic_class: str) -> None:
+    spec = decided(parse(given))
+    assert (spec.cc, spec.traffic_class) == (cc, traffic_class)
+    assert decided(spec) == spec
+
+
+def test_a_key_fits_what_auto_decides() -> None:
+    dcqcn = {"transport": "roce", "dcqcn_f": 3}
+    assert unfit(parse({**dcqcn, "queue": "dcqcn"})) == ()
+    (found,) = unfit(parse(dcqcn))
+    assert (found.name, found.other, found.other_value, found.needed) == ("dcqcn_f", "cc", "none", ("dcqcn",))
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"cc": "dcqcn"}, ("cc", "transport", "tcp", ("roce",))),
+        ({"cc": "reno", "transport": "roce"}, ("cc", "transport", "roce", ("tcp",))),
+        ({"cc": "bbr", "queue": "dcqcn"}, ("cc", "queue", "dcqcn", ("droptail", "red"))),
+        ({"cc": "none", "transport": "roce", "queue": "dctcp"}, ("cc", "queue", "dctcp", ("droptail", "red"))),
+        ({"queue": "red", "transport": "roce"}, ("queue", "traffic_class", "lossless", ("lossy",))),
+        ({"pfc": "on"}, ("pfc", "traffic_class", "lossy", ("lossless",))),
+        ({"topology": "ring", "routing": "ecmp"}, ("routing", "topology", "ring", SWITCHED[:-1])),
+        ({"topology": "fat_tree", "routing": "up_down"}, ("routing", "topology", "fat_tree", ("ring",))),
+    ],
+)
+def test_one_value_of_a_key_may_not_fit(given: dict[str, Any], found: tuple[Any, ...]) -> None:
+    key = unfit(parse(given))[0]
+    assert (key.name, key.other, key.other_value, key.needed) == found
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"cc": "bbr", "queue": "red"},
+        {"cc": "dcqcn", "transport": "roce"},
+        {"cc": "none", "transport": "roce"},
+        {"queue": "red", "transport": "roce", "traffic_class": "lossy"},
+        {"pfc": "on", "traffic_class": "lossless"},
+        {"topology": "ring", "routing": "clockwise"},
+    ],
+)
+def test_other_values_of_it_do(given: dict[str, Any]) -> None:
+    assert unfit(parse(given)) == ()
+
+
+def test_dcqcns_constants_are_those_of_its_machines() -> None:
+    spec = with_plain_autos(decided(parse({"transport": "roce", "queue": "dcqcn"})))
+    usual = Dcqcn()
+    for item in fields(Dcqcn):
+        if item.name != "initial_alpha":
+            assert getattr(spec, f"dcqcn_{item.name}") == getattr(usual, item.name), item.name

@@ -1,0 +1,85 @@
+"""The connections of a run's flows, over the transport and in the class that its spec asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from experiments import limits
+from experiments.memory import pairs
+from experiments.spec import Spec, known
+from experiments.stage import Stage
+from topologies.qdisc import CONTROL_DSCP, LOSSLESS_DSCP
+from workloads.long_flows import BLOCK_BYTES
+from workloads.patterns import Pair
+from workloads.transport import roce, tcp
+from workloads.transport.base import Connection
+
+_UNSENT_BLOCKS = 2
+_ACK_TIMEOUT_UNIT_NS = 4_096
+_PACED_ACK_TIMEOUT = 19  # 2.1 s: 513 packets of 4 KB at DCQCN's least rate of 10 Mb/s take 1.7 s
+_PATIENCE_TIMEOUTS = 64
+
+
+def connected(
+    stage: Stage, pairs: Sequence[Pair], on_connected: Callable[[], None] = lambda: None, steady: bool = False
+) -> AbstractContextManager[Sequence[Connection]]:
+    """A connection for each pair, in order; `on_connected` is called after each. `steady`: they will send for long."""
+    spec = stage.spec
+    if spec.transport == "roce":
+        return roce.connected(stage.fabric, pairs, on_connected, queue_pairs(spec, steady))
+    shape = _steady(spec) if steady else None
+    return tcp.connected(stage.fabric, pairs, on_connected, _dscp(spec), shape)
+
+
+def _dscp(spec: Spec) -> int:
+    return LOSSLESS_DSCP if spec.traffic_class == "lossless" else 0
+
+
+def _steady(spec: Spec) -> tcp.Steady:
+    """As much of a host's link as payload can be."""
+    payload_bps = spec.rate_bps * limits.segment_bytes(spec) // spec.frame_bytes
+    return tcp.Steady(_UNSENT_BLOCKS * BLOCK_BYTES, payload_bps)
+
+
+def queue_pairs(spec: Spec, steady: bool) -> roce.QueuePairs:
+    """What the queue pairs of a resolved spec are like. Acknowledgements are control traffic, like CNPs. Long flows
+    tell their receivers of each block, and take no more ahead than keeps them busy: what they have taken is still sent
+    after their end."""
+    verb, mtu_bytes, window_bytes = known(spec.verb), known(spec.roce_mtu_bytes), spec.window_bytes or None
+    asked = roce.QueuePairs(verb, mtu_bytes, _dscp(spec), CONTROL_DSCP, window_bytes)
+    asked = replace(asked, **_patience(spec))
+    if not steady:
+        return asked
+    most_bytes = roce.MOST_UNACKED_PACKETS * mtu_bytes
+    flying_bytes = min(window_bytes or most_bytes, most_bytes)
+    return replace(asked, message_bytes=BLOCK_BYTES, queue_bytes=flying_bytes + _UNSENT_BLOCKS * BLOCK_BYTES)
+
+
+def _patience(spec: Spec) -> dict[str, Any]:
+    """Where nothing is lost a NIC that is paced slowly must not take its own packets for lost; where packets are, an
+    incast of many queue pairs would soon have used up the few retries of one."""
+    if spec.pfc == "off":
+        return {"retries": roce.ENDLESS_RETRIES}
+    return {"ack_timeout": _PACED_ACK_TIMEOUT} if spec.cc == "dcqcn" else {}
+
+
+def patience_s(spec: Spec) -> float | None:
+    """After how long without news of any flow all are given up: many timeouts, and all flows' next messages one after
+    the other. None where the transport tells by itself."""
+    asked = queue_pairs(spec, steady=False) if spec.transport == "roce" else None
+    if asked is None or asked.retries != roce.ENDLESS_RETRIES:
+        return None
+    message_bits = 8 * min(asked.message_bytes, spec.sru_bytes) * pairs(spec)
+    return _PATIENCE_TIMEOUTS * (_ACK_TIMEOUT_UNIT_NS << asked.ack_timeout) / 1e9 + message_bits / spec.rate_bps
+
+
+def silence_ns(spec: Spec) -> int:
+    """How long a sender may be silent twice in a row before it sends again what was lost; 0 where nothing is lost."""
+    if spec.pfc == "on":
+        return 0
+    if spec.transport == "tcp":
+        return (1 + 2) * spec.rto_min_ns  # the second timeout is twice as long (RFC 6298)
+    return 2 * (_ACK_TIMEOUT_UNIT_NS << queue_pairs(spec, steady=True).ack_timeout)

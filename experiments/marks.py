@@ -1,0 +1,116 @@
+"""Marking of a run's switch ports: the curve of each rate that links have, with what a spec leaves open derived."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.marking import dcqcn_curve, dctcp_step, dctcp_threshold_bytes, marking_for, red_drop
+from experiments import lossless
+from experiments.spec import MARKING_QUEUES, Spec, known, refuse
+from topologies.profiles import Marking, MarkingByRate
+from topologies.units import BadRequest, format_bytes, format_rate
+
+
+def with_marking(spec: Spec) -> Spec:
+    """The spec with the marking of hosts' links; raises BadRequest for one of any link that cannot work."""
+    for rate_bps in spec.link_rates_bps:
+        _check(spec, rate_bps)
+    curve = _at_hosts(spec)
+    if curve is None:
+        return replace(spec, kmin_bytes=None, kmax_bytes=None, pmax=None)
+    return replace(spec, kmin_bytes=curve.kmin_bytes, kmax_bytes=curve.kmax_bytes, pmax=curve.pmax)
+
+
+def marking(spec: Spec) -> Marking | MarkingByRate | None:
+    """The marking of every switch port of a resolved spec, or None for plain tail drop."""
+    if spec.queue not in MARKING_QUEUES:
+        return _at_hosts(spec)
+    rates_bps = sorted(set(spec.link_rates_bps))
+    return MarkingByRate(tuple((rate_bps, known(_curve(spec, rate_bps))) for rate_bps in rates_bps))
+
+
+def warnings(spec: Spec) -> list[str]:
+    """Where PFC may act before marks do in a resolved spec, a line each: not at one hot port, but when all ports are
+    full at once (DCQCN, SIGCOMM 2015, section 4)."""
+    if spec.queue not in MARKING_QUEUES or spec.pfc == "off" or not spec.alpha:
+        return []
+    kmin_bytes, first_bytes = known(spec.kmin_bytes), lossless.first_pause_bytes(spec)
+    if kmin_bytes < first_bytes:
+        return []
+    return [
+        f"kmin: {format_bytes(kmin_bytes)} is not below the {format_bytes(first_bytes)} that a port may hold when all"
+        " ports of a switch are full at once: PFC then acts before anything is marked"
+    ]
+
+
+def _curve(spec: Spec, rate_bps: int) -> Marking | None:
+    """The marking curve of ports of one rate. An NVSwitch, whose links are many times faster, marks like the fastest
+    switch outside of servers."""
+    given = _at_hosts(spec)
+    if given is None or spec.queue not in MARKING_QUEUES or rate_bps == spec.rate_bps:
+        return given
+    outside_bps = max(spec.rate_bps, spec.uplink_rate_bps or 0)
+    curve = marking_for(given, _usual(spec, spec.rate_bps), _usual(spec, min(rate_bps, outside_bps)))
+    return curve if spec.queue == "dctcp" else curve.up_to(_most_bytes(spec))
+
+
+def _at_hosts(spec: Spec) -> Marking | None:
+    """The marking curve of ports to hosts: what is given, and what is usual for the rest."""
+    if spec.queue == "droptail":
+        return None
+    if spec.queue == "red":
+        return red_drop(spec.buffer_bytes, spec.kmin_bytes, spec.kmax_bytes, spec.pmax)
+    return _step(spec) if spec.queue == "dctcp" else _line(spec)
+
+
+def _step(spec: Spec) -> Marking:
+    if spec.kmin_bytes != spec.kmax_bytes or spec.pmax not in (None, 1.0):
+        raise BadRequest("kmin, kmax, pmax: queue=dctcp marks at a step; allowed: kmin equal to kmax, pmax 1")
+    return _usual(spec, spec.rate_bps) if spec.kmin_bytes is None else dctcp_step(spec.kmin_bytes)
+
+
+def _line(spec: Spec) -> Marking:
+    """DCQCN's; a threshold that is not given gives way to one that is."""
+    usual = _usual(spec, spec.rate_bps)
+    kmin_bytes, kmax_bytes = spec.kmin_bytes or usual.kmin_bytes, spec.kmax_bytes or usual.kmax_bytes
+    if spec.kmin_bytes is None:
+        kmin_bytes = min(kmin_bytes, kmax_bytes)
+    if spec.kmax_bytes is None:
+        kmax_bytes = max(kmin_bytes, kmax_bytes)
+    return Marking(kmin_bytes, kmax_bytes, spec.pmax or usual.pmax)
+
+
+def _usual(spec: Spec, rate_bps: int) -> Marking:
+    """The marking curve of ports of one rate where nothing is given."""
+    if spec.queue == "dctcp":
+        return dctcp_step(dctcp_threshold_bytes(rate_bps, spec.rtt_ns, spec.mtu_bytes))
+    return dcqcn_curve(rate_bps, spec.frame_bytes, _most_bytes(spec))
+
+
+def _most_bytes(spec: Spec) -> int:
+    """A queue of so much is to be marked wholly: a frame below where something else acts."""
+    return max(1, _bound(spec)[0] - spec.frame_bytes)
+
+
+def _bound(spec: Spec) -> tuple[int, str, str]:
+    """The queue at which a port drops, or a neighbour that feeds it alone is paused (several have more in it by then):
+    bytes, what they are, and what happens then."""
+    if spec.pfc == "off":
+        return spec.buffer_bytes, "the buffer", "the tail would drop"
+    return known(spec.xoff_bytes), "xoff", "PFC would act"
+
+
+def _check(spec: Spec, rate_bps: int) -> None:
+    curve = _curve(spec, rate_bps)
+    if curve is None:
+        return
+    kmin, kmax = format_bytes(curve.kmin_bytes), format_bytes(curve.kmax_bytes)
+    where = "" if rate_bps == spec.rate_bps else f" at {format_rate(rate_bps)}"
+    if curve.kmin_bytes > curve.kmax_bytes:
+        refuse("kmin", f"{kmin}{where} is above kmax {kmax}", "up to kmax")
+    bound_bytes, bound, first = _bound(spec)
+    given = f"is not below {bound} of {format_bytes(bound_bytes)}"
+    if curve.kmin_bytes >= bound_bytes and spec.queue != "dctcp":
+        refuse("kmin", f"{kmin}{where} {given}: {first} before anything is marked", f"below {bound}")
+    if curve.kmax_bytes >= bound_bytes:
+        refuse("kmax", f"{kmax}{where} {given}: {first} before all is marked", f"below {bound}")
