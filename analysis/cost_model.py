@@ -14,6 +14,10 @@ from topologies.units import BadRequest
 ETHERNET_HEADER_BYTES = 14  # what Linux queues count of a frame: no FCS, preamble or gap
 IP_TCP_HEADER_BYTES = 20 + 20
 TCP_TIMESTAMPS_BYTES = 12  # the option of RFC 7323 with its padding, on every segment
+ROCE_HEADER_BYTES = 20 + 8 + 12 + 4  # IPv4, UDP, BTH, ICRC (InfiniBand specification, annex A17)
+RETH_BYTES = 16  # on the first packet of an RDMA WRITE
+PAUSE_FRAME_BYTES = 60  # the least that Ethernet carries, without FCS
+PAUSE_SOFTWARE_NS = 50  # from crossing to frame, and from frame to hold: the port agent's own time
 # Topology -> links between the two hosts that are farthest apart; one switch less.
 _LONGEST_LINKS = {"star": 2, "dumbbell": 3, "leaf_spine": 4, "fat_tree": 6, "gpu_pod": 4}
 
@@ -21,42 +25,48 @@ _LONGEST_LINKS = {"star": 2, "dumbbell": 3, "leaf_spine": 4, "fat_tree": 6, "gpu
 @dataclass(frozen=True)
 class Path:
     """The way from a sender to the receiver: rate of the hosts' links in bits/s, one-way delay in ns without
-    queueing, IP MTU in bytes, and how many links from switch to switch of which rate lie between."""
+    queueing, IP MTU in bytes, and how many links from switch to switch of which rate lie between; roce_mtu_bytes: the
+    payload of a full RoCE packet, None where TCP is the transport; message_bytes: what the first packet of a message
+    carries besides."""
 
     rate_bps: int
     delay_ns: int
     mtu_bytes: int
     uplinks: int = 0
     uplink_bps: int = 0
+    roce_mtu_bytes: int | None = None
+    message_bytes: int = 0
 
     @property
     def segment_bytes(self) -> int:
-        """TCP payload of a full packet."""
-        return self.mtu_bytes - IP_TCP_HEADER_BYTES - TCP_TIMESTAMPS_BYTES
+        """Payload of a full packet."""
+        return self.roce_mtu_bytes or self.mtu_bytes - IP_TCP_HEADER_BYTES - TCP_TIMESTAMPS_BYTES
 
     @property
     def frame_bytes(self) -> int:
         """A full packet on the wire, as Linux queues count it."""
-        return self.mtu_bytes + ETHERNET_HEADER_BYTES
+        full_bytes = self.roce_mtu_bytes + ROCE_HEADER_BYTES if self.roce_mtu_bytes else self.mtu_bytes
+        return full_bytes + ETHERNET_HEADER_BYTES
 
     def wire_bytes(self, payload_bytes: int) -> int:
-        """Payload and the headers of the packets that carry it."""
+        """Payload and the headers of the packets that carry it, of RoCE as one message."""
         packets = math.ceil(payload_bytes / self.segment_bytes)
-        return payload_bytes + packets * (self.frame_bytes - self.segment_bytes)
+        return payload_bytes + packets * (self.frame_bytes - self.segment_bytes) + self.message_bytes
 
 
-def longest_links(topology: str) -> int:
-    """Links between the two hosts of a topology that are farthest apart; raises BadRequest for a topology without a
-    model."""
+def longest_links(topology: str, switches: int | None = None) -> int:
+    """Links between the two hosts of a topology that are farthest apart, of a ring of so many switches one way round;
+    raises BadRequest for a topology without a model."""
+    if topology == "ring" and switches:
+        return switches + 1
     if topology not in _LONGEST_LINKS:
-        raise BadRequest(f"topology: {topology!r} has no cost model; allowed: {', '.join(_LONGEST_LINKS)}")
+        raise BadRequest(f"topology: {topology!r} has no cost model; allowed: {', '.join((*_LONGEST_LINKS, 'ring'))}")
     return _LONGEST_LINKS[topology]
 
 
-def one_way_delay_ns(topology: str, link_ns: int, switch_ns: int) -> int:
-    """Propagation and switching time between the two hosts that are farthest apart; raises BadRequest for a topology
-    without a model."""
-    links = longest_links(topology)
+def one_way_delay_ns(topology: str, link_ns: int, switch_ns: int, switches: int | None = None) -> int:
+    """Propagation and switching time between the two hosts that are farthest apart (longest_links)."""
+    links = longest_links(topology, switches)
     return links * link_ns + (links - 1) * switch_ns
 
 
@@ -84,6 +94,19 @@ def ideal_round_seconds(path: Path, senders: int, sender_bytes: int, jitter_ns: 
     uplinks_s = path.uplinks * frame_s * path.rate_bps / path.uplink_bps if path.uplinks else 0.0
     last_start_s = jitter_ns / 1e9 * senders / (senders + 1)
     return max((senders - beside) * block_s, last_start_s + block_s) + path.delay_ns / 1e9 + frame_s + uplinks_s
+
+
+def headroom_bytes(rate_bps: int, delay_ns: int, switch_ns: int, mtu_bytes: int, latency_ns: int = 0) -> int:
+    """What a neighbour still sends once XOFF has been crossed: its link's rate for twice the one-way delay and for the
+    reaction, and a frame begun at either end (IEEE 802.1Qbb, annex O).
+
+    The reaction is the switch's pipeline twice (for the pause frame, and for data that is counted behind it), the pause
+    frame itself, the agent's time, and the latency of a controller that orders the pause.
+    """
+    frame_ns = math.ceil(PAUSE_FRAME_BYTES * 8 * 1e9 / rate_bps)
+    reaction_ns = 2 * switch_ns + frame_ns + PAUSE_SOFTWARE_NS + latency_ns
+    flying_bytes = -(-rate_bps * (2 * delay_ns + reaction_ns) // (8 * 10**9))
+    return flying_bytes + 2 * (mtu_bytes + ETHERNET_HEADER_BYTES)
 
 
 def goodput_one_timeout_bps(block_bytes: int, rate_bps: float, rto_ns: int) -> float:

@@ -53,9 +53,9 @@ _METADATA: dict[str, dict[str, None]] = {  # what would make equal drawings diff
 _RATE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _HOST_FILL, _NVSWITCH_FILL, _GROUND, _UNTOLD = "#FFFFFF", "#E9D8F0", "#EFEFEF", "#CCCCCC"
 _TIER_FILLS = ("#DCEBF7", "#CFE8DC", "#F7E3C8")
-_ROW_NAMES = {"agg": "aggregation"}
+_ROW_NAMES = {"agg": "aggregation", "sw": "switch"}
 _LOADS = LinearSegmentedColormap.from_list("load", ("#A9D3EA", "#0072B2", "#D55E00"))
-_TINY_PT, _BELOW_HOSTS_IN = 5.0, 1.0
+_TINY_PT, _BELOW_HOSTS_IN, _OVER_ROW_IN = 5.0, 1.0, 0.14
 _BOLD = 1.15  # how much wider bold letters are, at the most
 _THINNER = ((60, 1.0), (300, 0.7), (1000, 0.4), (math.inf, 0.25))  # up to so many links, their width
 
@@ -113,7 +113,8 @@ def _draw_wires(axes: Axes, placed: Placed, load: Mapping[str, float] | None) ->
         width = (0.9 + 0.7 * rank) * next(thinner for links, thinner in _THINNER if len(wires) <= links)
         width *= 1 if load is None else 1.6
         colour = _RATE_COLOURS[rank % len(_RATE_COLOURS)] if load is None else INK
-        lines = LineCollection([(ends[wire, 0], ends[wire, 1]) for wire in some], linewidths=width, zorder=1)
+        courses = [_course(placed, ends[wire, 0], ends[wire, 1]) for wire in some]
+        lines = LineCollection(courses, linewidths=width, zorder=1)
         lines.set_color(colour if load is None else [_load_colour(wire, load, scale) for wire in some])
         axes.add_collection(lines)
         handles.append(Line2D([], [], color=colour, linewidth=1 + 0.7 * rank, label=_rate_label(rate_bps, len(some))))
@@ -125,15 +126,32 @@ def _draw_wires(axes: Axes, placed: Placed, load: Mapping[str, float] | None) ->
         _draw_scale(axes, placed, scale)
 
 
+def _course(placed: Placed, one: tuple[float, float], other: tuple[float, float]) -> list[tuple[float, float]]:
+    """The corners of a link's line: straight, or over the row when boxes stand in it between the ends (a ring's last
+    link)."""
+    (left, y), (right, other_y) = sorted((one, other))
+    row = placed.boxes.values() if y == other_y else ()
+    between = [box.height for box in row if box.y == y and left < box.x < right]
+    if not between:
+        return [one, other]
+    over = y + max(between) / 2 + _OVER_ROW_IN
+    return [(left, y), (left, over), (right, over), (right, y)]
+
+
 def _ends(placed: Placed) -> dict[tuple[Wire, int], tuple[float, float]]:
     """Where each end of every wire meets its box: along the upper or lower edge, in the order of the boxes at the other
     ends; in the middle of a box when the other is in the same row."""
     reaches: dict[tuple[str, bool], float] = {}
-    for wire in placed.fabric.wires:
-        for here, there in (wire.ends, wire.ends[::-1]):
-            side, apart_in = _side(placed, here, there), abs(placed.boxes[there].x - placed.boxes[here].x)
-            reaches[side] = max(reaches.get(side, 0), apart_in)
-    neighbours = Counter(_side(placed, *ends) for wire in placed.fabric.wires for ends in (wire.ends, wire.ends[::-1]))
+    between_rows = [
+        ends
+        for wire in placed.fabric.wires
+        for ends in (wire.ends, wire.ends[::-1])
+        if placed.boxes[ends[0]].y != placed.boxes[ends[1]].y
+    ]
+    for here, there in between_rows:
+        side, apart_in = _side(placed, here, there), abs(placed.boxes[there].x - placed.boxes[here].x)
+        reaches[side] = max(reaches.get(side, 0), apart_in)
+    neighbours = Counter(_side(placed, *ends) for ends in between_rows)
     reaches = {side: reach_in if neighbours[side] > 1 else math.inf for side, reach_in in reaches.items()}
     return {
         (wire, end): _end(placed, wire.ends[end], wire.ends[1 - end], reaches)

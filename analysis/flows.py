@@ -10,23 +10,23 @@ import socket
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from analysis.pcap import ACK, FIN, RST, SYN, TCP, Packets
 
+_Numbers = TypeVar("_Numbers", int, np.ndarray)
+
 
 @dataclass(frozen=True, eq=False)
-class Flow:
-    """The data segments (n,) that left a sender and the acknowledgements (m,) that came back, as seen at one
-    capture point.
+class Sent:
+    """The packets with data (n,) that left a sender and the acknowledgements (m,) that came back, as seen at one
+    capture point: what flows of every transport have.
 
-    name, source and destination ("address:port"). *_order is the place in the capture, which settles what
-    came first at equal times. send_start and send_end are byte positions [start, end); send_wire_bytes the
-    frame's length; ack_bytes is the cumulative acknowledgement, running maximum taken; ack_advances: it grew;
-    ack_is_duplicate: RFC 5681's duplicate (no data, same acknowledgement and window, data outstanding), or
-    one that repeats the acknowledgement with SACK blocks.
+    name, source and destination ("address:port", of RoCE "address:queue pair"). *_order is the place in the capture,
+    which settles what came first at equal times. send_start and send_end are byte positions [start, end);
+    send_wire_bytes the frame's length; ack_bytes is the cumulative acknowledgement, running maximum taken.
     """
 
     name: str
@@ -40,9 +40,6 @@ class Flow:
     ack_ns: np.ndarray
     ack_order: np.ndarray
     ack_bytes: np.ndarray
-    ack_advances: np.ndarray
-    ack_is_duplicate: np.ndarray
-    ack_sack_blocks: np.ndarray
 
     @property
     def highest_before(self) -> np.ndarray:
@@ -65,13 +62,6 @@ class Flow:
         """Cumulative acknowledgement (n,) known when each segment was sent: TCP's snd_una."""
         return np.concatenate([[0], self.ack_bytes])[self.acks_before]
 
-    @property
-    def duplicates_since_advance(self) -> np.ndarray:
-        """Duplicate acknowledgements (m,) since the cumulative one last grew, each acknowledgement
-        included."""
-        counted = np.cumsum(self.ack_is_duplicate)
-        return counted - np.maximum.accumulate(np.where(self.ack_advances, counted, 0))
-
     def rtt_ns(self) -> np.ndarray:
         """Round-trip samples: the time from a segment to the acknowledgement that covers it.
 
@@ -87,19 +77,40 @@ class Flow:
         return self.ack_ns[covering[clean]] - self.send_ns[sampled[clean]]
 
 
-def unwrap(numbers: np.ndarray) -> np.ndarray:
-    """32-bit sequence numbers (n,) as 64-bit positions relative to the first.
+@dataclass(frozen=True, eq=False)
+class Flow(Sent):
+    """A TCP flow: its data segments, and what its acknowledgements told.
 
-    Each is taken to lie within 2^31 of the one before, on either side (RFC 9293, section 3.4: numbers compare
-    modulo 2^32).
+    ack_advances: the cumulative acknowledgement grew; ack_is_duplicate: RFC 5681's duplicate (no data, same
+    acknowledgement and window, data outstanding), or one that repeats the acknowledgement with SACK blocks.
     """
-    steps = np.diff(numbers.astype(np.uint32), prepend=numbers[:1].astype(np.uint32)).astype(np.int32)
-    return np.cumsum(steps, dtype=np.int64)
+
+    ack_advances: np.ndarray
+    ack_is_duplicate: np.ndarray
+    ack_sack_blocks: np.ndarray
+
+    @property
+    def duplicates_since_advance(self) -> np.ndarray:
+        """Duplicate acknowledgements (m,) since the cumulative one last grew, each acknowledgement
+        included."""
+        counted = np.cumsum(self.ack_is_duplicate)
+        return counted - np.maximum.accumulate(np.where(self.ack_advances, counted, 0))
 
 
-def distance(number: int, origin: int) -> int:
-    """Signed distance from `origin` to `number` in 32-bit sequence space."""
-    return (number - origin + 2**31) % 2**32 - 2**31
+def unwrap(numbers: np.ndarray, bits: int = 32) -> np.ndarray:
+    """Sequence numbers (n,) of so many bits as 64-bit positions relative to the first.
+
+    Each is taken to lie within half of the space of the one before, on either side (RFC 9293, section 3.4: numbers
+    compare modulo 2^32).
+    """
+    whole = numbers.astype(np.int64)
+    return np.cumsum(distance(whole, np.concatenate([whole[:1], whole[:-1]]), bits), dtype=np.int64)
+
+
+def distance(number: _Numbers, origin: _Numbers, bits: int = 32) -> _Numbers:
+    """Signed distance from `origin` to `number` in a sequence space of so many bits."""
+    half = 1 << (bits - 1)
+    return (number - origin + half) % (2 * half) - half
 
 
 def flows_of(packets: Packets, names: Mapping[tuple[str, str], str] | None = None) -> list[Flow]:

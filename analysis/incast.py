@@ -8,23 +8,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from html import escape
 from typing import Any
 
 from analysis import text
 from analysis.columns import Column
+from analysis.congestion_tree import held_links
 from analysis.cost_model import buffer_fill_seconds, goodput_one_timeout_bps, line_rate_fill_seconds
 from analysis.markup import Html, table
 from analysis.measures import (
+    cnps,
     counter_matches,
-    ecn_marks,
     fill_s,
     kernel_timeouts,
+    marks,
+    paused_s,
+    pauses,
     peers,
     queue_bytes,
     retransmits,
     slowdown,
 )
 from analysis.plots import draw_all
+from analysis.roce import QP_TIMEOUT_NS
 from analysis.run import Run
 from analysis.stalls import MEANINGS, Stall
 from analysis.style import Drawn
@@ -36,11 +42,13 @@ from analysis.verdicts import (
     all_drops,
     goodput_bps,
     incast_verdict,
+    lossless_drops,
     median_seconds,
 )
 
 RULE = "Slow rounds are called incast collapse only when every piece of evidence is there."
 _SHOWN_STALLS = 12
+_SHOWN_LINKS = 12
 _FAR = 2  # a slowest round beyond so many medians is told beside the median
 _EQUAL = 1.05  # rounds within 5 % of each other count as equally long
 
@@ -50,16 +58,21 @@ def _digits(value: float | None) -> str:
 
 
 COLUMNS = (
-    Column("senders", "senders"),
-    Column("queue", "queue", is_number=False, on_page=False),
-    Column("RTOmin", "rto_min", is_number=False, on_page=False),
+    Column("transport", "transport", is_number=False),
+    Column("cure", "cure", is_number=False),
     Column("goodput", "goodput_bps", text.rate, essential=True),
-    Column("round (median)", "median_round_seconds", text.seconds, essential=True),
+    Column("median round", "median_round_seconds", text.seconds, essential=True),
     Column("x ideal", "slowdown", _digits, essential=True),
     Column("timeouts", "timeouts", text.count, essential=True),
-    Column("retransmits", "retransmits", text.count),
+    Column("resent", "retransmits", text.count),
     Column("drops", "drops", text.count),
     Column("marks", "ecn_marks", text.count),
+    Column("CNPs", "cnps", text.count),
+    Column("pauses", "pfc_pauses", text.count),
+    Column("paused", "pfc_paused_s", text.seconds),
+    Column("queue max", "queue_max_bytes", text.size),
+    Column("p99", "queue_p99_bytes", text.size),
+    Column("senders", "senders", on_page=False),
 )
 
 
@@ -81,7 +94,17 @@ def verdict(run: Run) -> Verdict:
 
 
 def headline(run: Run) -> str:
-    """The finding in one sentence, with its numbers."""
+    """The finding in one sentence, with its numbers; a lossless class that was none comes first."""
+    return "; ".join(filter(None, [lossy_words(run), _finding(run)]))
+
+
+def lossy_words(run: Run) -> str:
+    """That a lossless class lost packets, in words; empty when it did not."""
+    lost = lossless_drops(run)
+    return f"lossless class lost {text.counted(lost, 'packet')}: headroom too small" if lost else ""
+
+
+def _finding(run: Run) -> str:
     spec, median = run.parameters, median_seconds(run.rounds)
     rate, buffer = text.rate(spec.path.rate_bps), text.size(spec.buffer_bytes)
     where = f"{spec.senders} senders to 1 at {rate} with a {buffer} buffer"
@@ -118,7 +141,9 @@ def _outcome(before: str, now: str) -> str:
 
 
 def tiles(run: Run) -> list[tuple[str, str]]:
-    """Goodput, the round beside the one without loss, and what was lost."""
+    """Goodput, the round beside the one without loss, what was lost, and what senders were told."""
+    told = [("pauses", pauses(run), text.count), ("paused, all ports", paused_s(run), text.seconds)]
+    told.append(("congestion notifications", cnps(run), text.count))
     return [
         ("goodput", text.rate(goodput_bps(run.rounds))),
         ("median round", text.seconds(median_seconds(run.rounds))),
@@ -126,6 +151,7 @@ def tiles(run: Run) -> list[tuple[str, str]]:
         ("timeouts", text.count(kernel_timeouts(run))),
         ("retransmissions", text.count(retransmits(run))),
         ("drops", text.count(sum(all_drops(run).values()))),
+        *((name, words(value)) for name, value, words in told if value is not None),
     ]
 
 
@@ -135,13 +161,15 @@ def figures(run: Run) -> list[Drawn]:
 
 
 def row(run: Run) -> dict[str, Any]:
-    """The scheme, how fast the rounds were, and what was lost."""
-    spec = run.parameters
+    """The scheme, how fast the rounds were, what was lost, and what senders were told."""
+    spec, queue = run.parameters, queue_bytes(run) or {}
     return {
         "scheme": spec.scheme,
         "senders": spec.senders,
+        "transport": spec.transport,
+        "cure": spec.cure,
         "queue": spec.queue,
-        "rto_min": run.spec["rto_min"],
+        "rto_min": run.spec.get("rto_min"),
         "goodput_bps": goodput_bps(run.rounds),
         "median_round_seconds": median_seconds(run.rounds),
         "ideal_seconds": spec.ideal_seconds,
@@ -149,7 +177,13 @@ def row(run: Run) -> dict[str, Any]:
         "timeouts": kernel_timeouts(run),
         "retransmits": retransmits(run),
         "drops": sum(all_drops(run).values()),
-        "ecn_marks": ecn_marks(run.measured),
+        "lossless_drops": lossless_drops(run),
+        "ecn_marks": marks(run),
+        "cnps": cnps(run),
+        "pfc_pauses": pauses(run),
+        "pfc_paused_s": paused_s(run),
+        "queue_max_bytes": queue.get("max"),
+        "queue_p99_bytes": queue.get("p99"),
     }
 
 
@@ -171,13 +205,34 @@ def faster(base_s: float | None, seconds: float | None) -> str:
 
 
 def sections(run: Run) -> Html:
-    """The models beside the measurement, the stalls, and the kernel's counters beside the captures."""
+    """The models beside the measurement, who paused whom, the stalls, and the kernel's counters beside the captures."""
     seen_twice = "The same events seen twice: by the senders' kernels, and in the senders' captures."
     return Html(
-        f"<h2>Model beside measurement</h2>\n{_models(run)}\n"
+        f"{loud(run)}{_pauses(run)}<h2>Model beside measurement</h2>\n{_models(run)}\n"
         f"<h2>Stalls</h2>\n{_stalls(run.stalls)}\n"
         f'<h2>Counters</h2>\n<p class="soft">{seen_twice}</p>\n{_counters(run)}'
     )
+
+
+def loud(run: Run) -> str:
+    """The lossless classes that lost packets, of the run and of its cases."""
+    lost = [(each.parameters.label, lossy_words(each)) for each in (run, *run.cases.values())]
+    lines = "; ".join(f"{label}: {words}" for label, words in lost if words)
+    return f'<p class="bad">{escape(lines)}.</p>\n' if lines else ""
+
+
+def _pauses(run: Run) -> str:
+    """Who paused whom, the longest held first; nothing without pauses, or where no file tells."""
+    if run.pauses is None or run.fabric is None or not run.rounds:
+        return ""
+    links = held_links(run.pauses.held, run.fabric, *run.span_ns)
+    rows = [
+        [link.port, link.receiver, text.count(link.times), text.seconds(link.held_ns / 1e9)]
+        for link in links[:_SHOWN_LINKS]
+    ]
+    more = f"<p>And {len(links) - len(rows)} more.</p>" if len(links) > len(rows) else ""
+    heads = ("port held", "paused by", "pauses", "held for")
+    return f"<h2>Pauses</h2>\n{table(heads, rows, numbers=(2, 3))}{more}\n" if rows else ""
 
 
 def _models(run: Run) -> Html:
@@ -185,12 +240,13 @@ def _models(run: Run) -> Html:
     spec = run.parameters
     block_bytes = spec.senders * spec.sender_bytes
     without_loss_bps = block_bytes * 8 / spec.ideal_seconds
-    one_timeout_bps = goodput_one_timeout_bps(block_bytes, without_loss_bps, spec.rto_min_ns)
+    timeout_ns, timer = (QP_TIMEOUT_NS, "timeout") if spec.is_roce else (spec.rto_min_ns, "RTOmin")
+    one_timeout_bps = goodput_one_timeout_bps(block_bytes, without_loss_bps, timeout_ns)
     lossless = (
         "every wire bit once through the receiver's link, or, if longer, the last of N starts in the jitter J, "
         "J N / (N + 1), and its block; with one one-way delay"
     )
-    one_timeout = "one timeout per round: B / (B/C + RTOmin)"
+    one_timeout = f"one timeout per round: B / (B/C + {timer})"
     rows = [
         ["round", text.seconds(spec.ideal_seconds), text.seconds(median_seconds(run.rounds)), lossless],
         ["goodput", text.rate(one_timeout_bps), text.rate(goodput_bps(run.rounds)), one_timeout],
@@ -200,7 +256,10 @@ def _models(run: Run) -> Html:
 
 
 def _fill_models(run: Run) -> list[list[str]]:
-    """The least time in which the buffer fills, and the lecture's figure, beside the measured time."""
+    """The least time in which the buffer fills, and the lecture's figure, beside the measured time; nothing with PFC,
+    which keeps it from filling."""
+    if run.parameters.pfc:
+        return []
     spec, name, measured = run.parameters, "buffer full after", text.seconds(fill_s(run))
     senders = spec.senders - spec.nvlink_senders
     least_s = buffer_fill_seconds(spec.buffer_bytes, senders, spec.path.rate_bps)

@@ -1,4 +1,5 @@
-"""Which module analyses a run: one per kind of workload, each offering what `Kind` lists.
+"""Which module analyses a run: one per kind of workload, or of an experiment's own question, each offering what `Kind`
+lists.
 
 A kind is a plain module, such as analysis/incast.py, that defines the names of `Kind` as its own functions and
 constants. It imports what it needs of run, verdicts, measures, columns, markup, text and style, but not this module
@@ -11,7 +12,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from analysis import bisection, failover, hops, incast, polarisation
+from analysis import (
+    bisection,
+    control_latency,
+    dcqcn_convergence,
+    deadlock,
+    failover,
+    headroom,
+    hops,
+    incast,
+    long_flows,
+    pause_storm,
+    pfc_unfairness,
+    polarisation,
+    victim,
+)
 from analysis.columns import Column
 from analysis.markup import Html
 from analysis.run import Run
@@ -72,11 +87,26 @@ _KINDS: dict[str, Kind] = {
     "pings": hops,
     "datagrams": polarisation,
     "streams": failover,
+    "long_flows": long_flows,
+}
+# Experiments that ask something else of a workload; asked for another workload they are that one's.
+_KINDS_OF_EXPERIMENTS: dict[tuple[str, str], Kind] = {
+    ("headroom", "incast"): headroom,
+    ("control_latency", "long_flows"): control_latency,
+    ("pfc_unfairness", "long_flows"): pfc_unfairness,
+    ("victim", "long_flows"): victim,
+    ("pause_storm", "long_flows"): pause_storm,
+    ("deadlock", "long_flows"): deadlock,
+    ("dcqcn_convergence", "long_flows"): dcqcn_convergence,
 }
 
 
 def kind_of(run: Run) -> Kind:
-    """The module that analyses the run's workload; raises BadRequest naming a workload that none does."""
+    """The module that analyses the run, by its experiment where that has one of its own, else by its workload; raises
+    BadRequest naming a workload that none does."""
+    own = _KINDS_OF_EXPERIMENTS.get((str(run.spec.get("experiment")), run.workload))
+    if own is not None:
+        return own
     if run.workload not in _KINDS:
         allowed = ", ".join(_KINDS)
         raise BadRequest(f"{run.path / 'measured.json'}: workload {run.workload!r}; allowed: {allowed}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from analysis.cost_model import longest_links, store_and_forward_ns
+from analysis.cost_model import store_and_forward_ns
 from analysis.fabric import interfaces
 from analysis.probes import LONE_FRAME_BYTES
 from analysis.run import Run
@@ -87,7 +87,7 @@ class Failure:
 def path_ns(run: Run) -> int:
     """The longest way through the idle fabric, one way: how long after it was sent a datagram can be on its way."""
     spec = run.parameters
-    links, rates = longest_links(spec.topology), (spec.path.rate_bps, spec.uplink_bps)
+    links, rates = spec.path.uplinks + 2, (spec.path.rate_bps, spec.uplink_bps)
     return math.ceil(store_and_forward_ns(LONE_FRAME_BYTES, links, *rates, spec.link_delay_ns, spec.switch_delay_ns))
 
 

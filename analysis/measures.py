@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from analysis import signals
+from analysis.pcap import CE
 from analysis.queues import Traffic, buffer_fill_exact_s, buffer_fill_s, statistics
-from analysis.retransmits import compare_with_kernel
+from analysis.retransmits import CounterMatch, compare_with_kernel
+from analysis.roce import compare_with_soft_roce
 from analysis.run import Run
-from analysis.verdicts import median_seconds, timeouts
+from analysis.spec import CONTROLLER, INCAST, LOSSY
+from analysis.verdicts import all_captured, median_seconds, pfc_queues, timeouts
 
+_LOSSLESS_RED, _LOSSY_RED = "5:", "7:"  # handles of a port's markers
 _SAME_TRAFFIC = ("label", "seed", "capture", "telemetry")  # keys that change nothing of what is compared
 
 
@@ -34,32 +39,70 @@ def peers(run: Run) -> list[tuple[str, Run]]:
     ]
 
 
+def classmates(run: Run) -> list[tuple[str, Run]]:
+    """The run and those of its peers whose data is in the same traffic class, and so in the same queue."""
+    own = run.parameters.traffic_class
+    return [(name, each) for name, each in peers(run) if each.parameters.traffic_class == own]
+
+
 def slowdown(run: Run) -> float | None:
     """The median round over the ideal one."""
     return ratio(median_seconds(run.rounds), run.parameters.ideal_seconds)
 
 
 def data_packets(run: Run) -> int | None:
-    """Segments with data that the senders' kernels sent, retransmissions included."""
+    """Packets with data that the senders' kernels sent, retransmissions included; of RoCE all that they sent."""
+    if run.parameters.is_roce:
+        return _roce_packets(run)
     counts = [entry.get("tcp_info", {}).get("data_segs_out") for entry in run.measured.get("flows", [])]
     return sum(counts) if counts and None not in counts else None
 
 
+def _roce_packets(run: Run) -> int | None:
+    """What soft-RoCE sent on the hosts that send, acknowledgements among it where these receive as well."""
+    if run.roce_counters is None:
+        return None
+    return sum(told.get("sent_pkts", 0) for host, told in run.roce_counters.items() if host in run.senders)
+
+
 def retransmits(run: Run) -> int | None:
-    """Segments sent again: the kernel's count, or the sender captures' where there is none."""
+    """Packets sent again: the kernel's count, or the sender captures' where there is none. Soft-RoCE counts all packets
+    alike, so that the captures come first, and without them what was sent beyond need."""
+    if run.parameters.is_roce:
+        if all_captured(run):
+            return sum(len(events) for events in run.retransmissions.values())
+        return _roce_beyond_need(run)
     if run.tcp_counters is not None:
         return run.tcp_counters.get("RetransSegs", 0)
     return sum(len(events) for events in run.retransmissions.values()) if run.flows and run.rounds else None
 
 
+def _roce_beyond_need(run: Run) -> int | None:
+    """Packets sent beyond one for each number of the sequence, which begins at 0; None for a run that broke off, and
+    where senders send acknowledgements too."""
+    sent, entries = _roce_packets(run), run.measured.get("flows", [])
+    numbers = [entry.get("roce", {}).get("sender_psn") for entry in entries]
+    if sent is None or None in numbers or run.workload != INCAST or not run.measured.get("complete"):
+        return None
+    return sent - sum(numbers)
+
+
 def kernel_timeouts(run: Run) -> int | None:
-    """Retransmission timeouts: the kernel's count, or the sender captures' where there is none."""
-    return run.tcp_counters.get("TCPTimeouts", 0) if run.tcp_counters is not None else timeouts(run)[0]
+    """Retransmission timeouts: the kernel's count, or the sender captures' where there is none; of RoCE the timeouts of
+    queue pairs (verdicts.timeouts)."""
+    if run.parameters.is_roce or run.tcp_counters is None:
+        return timeouts(run)[0]
+    return run.tcp_counters.get("TCPTimeouts", 0)
 
 
-def counter_matches(run: Run) -> list[Any]:
+def counter_matches(run: Run) -> list[CounterMatch]:
     """The kernel's counters beside what the captures show; empty unless every sender has both."""
-    if run.tcp_counters is None or not run.rounds or len(run.flows) != run.parameters.senders:
+    if not all_captured(run):
+        return []
+    if run.parameters.is_roce:
+        counters = run.roce_counters
+        return [] if counters is None else compare_with_soft_roce(run.roce_flows, counters, run.senders)
+    if run.tcp_counters is None:
         return []
     return compare_with_kernel(
         (event.kind for events in run.retransmissions.values() for event in events), run.tcp_counters
@@ -74,6 +117,54 @@ def ecn_marks(measured: Mapping[str, Any]) -> int:
     )
 
 
+def marking_bytes(run: Run) -> tuple[int | None, int | None]:
+    """From which queue on the hot port marks, and from which it marks all, in bytes: as read back from the class of the
+    run's data, or else as the spec has it; None where it does not mark."""
+    spec = run.parameters
+    handle = _LOSSY_RED if spec.traffic_class == LOSSY else _LOSSLESS_RED
+    stack = run.measured.get("ports", {}).get(run.hot_port, {}).get("qdiscs", [])
+    options: Mapping[str, int] = next((each.get("options", {}) for each in stack if each.get("handle") == handle), {})
+    return options.get("kmin_bytes", spec.kmin_bytes), options.get("kmax_bytes", spec.kmax_bytes)
+
+
+def cnps(run: Run) -> int | None:
+    """Congestion notification packets sent; None for a run without DCQCN, and where no file tells."""
+    return signals.cnps(run) if run.has_dcqcn else None
+
+
+def pauses(run: Run) -> int | None:
+    """How often a port paused its neighbour, by the agents' record or else by the queues' counters; None for a run
+    without PFC, and where no file tells."""
+    return _told_or_counted(run, signals.pauses(run), "xoffs") if run.parameters.pfc else None
+
+
+def paused_s(run: Run) -> float | None:
+    """Seconds for which ports and NICs were held by pauses, over all of them, by the agents' record or else by the
+    queues' counters; None for a run without PFC, and where no file tells."""
+    if not run.parameters.pfc:
+        return None
+    told = signals.paused_s(run)
+    held_ns = _told_or_counted(run, None, "held_ns") if told is None else None
+    return told if held_ns is None else held_ns / 1e9
+
+
+def _told_or_counted(run: Run, told: int | None, counter: str) -> int | None:
+    if told is not None or "ports" not in run.measured:
+        return told
+    return sum(queue.get(counter, 0) for queue in pfc_queues(run.measured))
+
+
+def marks(run: Run) -> int | None:
+    """Packets marked CE by queues. A controller's rules count nothing: of these, the marked ones that left the hot
+    port, None where that was not captured."""
+    if run.parameters.marking != CONTROLLER:
+        return ecn_marks(run.measured)
+    if not run.has_capture(run.hot_port):
+        return None
+    packets = run.packets(str(run.hot_port))
+    return int(((packets.ecn == CE) & (packets.payload_bytes > 0)).sum())
+
+
 def queue_bytes(run: Run) -> dict[str, int] | None:
     """The hot port's queue while it was busy: largest, median and 99th percentile."""
     series = run.queue(run.hot_port)
@@ -84,7 +175,9 @@ def queue_bytes(run: Run) -> dict[str, int] | None:
 def fill_s(run: Run) -> float | None:
     """How long the first burst that filled the hot port's buffer took: exactly, from the captures of all
     senders and of the port, or else from the queue's samples; beyond one switch, where queues on the way hold packets
-    up, from the samples alone."""
+    up, from the samples alone. None with PFC, where pauses are to keep any buffer from filling."""
+    if run.parameters.pfc:
+        return None
     if (
         run.parameters.path.uplinks == 0
         and run.has_capture(run.hot_port)

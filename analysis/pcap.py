@@ -1,8 +1,10 @@
-"""Capture files to columns: classic pcap (libpcap's savefile(5), version 2.4), Ethernet, IPv4, TCP.
+"""Capture files to columns: classic pcap (libpcap's savefile(5), version 2.4), Ethernet, IPv4, TCP, RoCEv2, and the
+pause frames of Ethernet.
 
 Record headers are walked once, because each one's place depends on the length of the one before; everything
 else is gathered for many records at a time. The headers are read as the structured types below, which are the
-wire layouts of IEEE 802.3, RFC 791 and RFC 9293.
+wire layouts of IEEE 802.3 (annexes 31B: PAUSE, 31D: priority-based flow control), RFC 791, RFC 9293, RFC 768, and the
+InfiniBand specification (volume 1, chapter 9, and annex A17: RoCEv2).
 """
 
 from __future__ import annotations
@@ -17,8 +19,17 @@ import numpy as np
 
 from topologies.units import BadRequest
 
-TCP = 6
+TCP, UDP = 6, 17
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
+
+CE = 3  # of the ECN field (RFC 3168)
+ROCE_PORT = 4791
+ACKNOWLEDGE, CNP = 0x11, 0x81  # BTH opcodes
+ACK_SYNDROME, RNR_SYNDROME, NAK_SYNDROME = 0x00, 0x20, 0x60  # AETH: its upper three bits
+SEQUENCE_ERROR = 0x60  # AETH: the NAK of a gap in the packet sequence
+SYNDROME_KIND = 0xE0
+PAUSE, PFC = 0x0001, 0x0101  # MAC control opcodes
+PAUSE_CLASSES = 8
 
 _FILE_HEADER_BYTES = 24
 _RECORD_HEADER_BYTES = 16
@@ -31,7 +42,7 @@ _MAGICS = {  # first four bytes -> byte order, nanoseconds per unit of the fract
     b"\x4d\x3c\xb2\xa1": ("<", 1),
     b"\xa1\xb2\x3c\x4d": (">", 1),
 }
-_ETHERTYPE_IPV4 = 0x0800
+_ETHERTYPE_IPV4, _ETHERTYPE_MAC_CONTROL = 0x0800, 0x8808
 _ETHERTYPES_VLAN = (0x8100, 0x88A8)
 _IPV4 = np.dtype(
     [
@@ -60,6 +71,32 @@ _TCP = np.dtype(
         ("urgent", ">u2"),
     ]
 )
+_UDP_BTH = np.dtype(
+    [
+        ("sport", ">u2"),
+        ("dport", ">u2"),
+        ("udp_bytes", ">u2"),
+        ("checksum", ">u2"),
+        ("opcode", "u1"),
+        ("pad", "u1"),
+        ("pkey", ">u2"),
+        ("qpn", ">u4"),
+        ("psn", ">u4"),
+    ]
+)
+_24_BITS = 0xFFFFFF
+_ACK_REQUEST = 1 << 31
+_ICRC_BYTES = 4
+# Bytes between BTH and payload by opcode of a reliable connection (RETH 16, AETH 4, immediate or key 4, AtomicETH 28,
+# AtomicAckETH 8), and which opcodes bring an AETH first.
+_EXTENSIONS = {
+    **{3: 4, 5: 4, 6: 16, 9: 4, 10: 16, 11: 20, 12: 16},
+    **{13: 4, 15: 4, 16: 4, ACKNOWLEDGE: 4, 18: 12, 19: 28, 20: 28, 22: 4, 23: 4},
+}
+_EXTENSION_BYTES = np.array([_EXTENSIONS.get(opcode, 0) for opcode in range(256)], np.int64)
+_WITH_AETH = (13, 15, 16, ACKNOWLEDGE, 18)
+_HIGHEST_RELIABLE = 23
+_MAC_CONTROL = np.dtype([("opcode", ">u2"), ("classes", ">u2"), ("quanta", ">u2", (PAUSE_CLASSES,))])
 _TCP_COLUMNS = ("sport", "dport", "seq", "ack", "flags", "window")
 _LONGEST_TCP_HEADER_BYTES = 60
 _PADDING = bytes(14 + 2 * 4 + 60 + _LONGEST_TCP_HEADER_BYTES)  # a window may reach past the last record
@@ -71,9 +108,13 @@ class Packets:
     """The packets of one capture in file order: columns of equal length (n,), one entry per packet.
 
     time_ns since the epoch; wire_bytes without FCS; addresses and ports as numbers; ecn and dscp from the IP
-    header (RFC 3168, RFC 2474); timestamps of RFC 7323 and the number of SACK blocks (RFC 2018). A field that
-    a packet lacks, or that was not captured, is 0; protocol is 0 for anything but IPv4. truncated: the file
-    ends inside a record, which is left out.
+    header (RFC 3168, RFC 2474); timestamps of RFC 7323 and the number of SACK blocks (RFC 2018). Of RoCEv2 the
+    opcode, destination queue pair, packet sequence number and acknowledge request of its BTH, and the syndrome of its
+    AETH; payload_bytes is that of TCP or of a RoCEv2 packet on a reliable connection, and UDP other than RoCEv2 has no
+    ports here. mac_control is the opcode of a MAC control frame (PAUSE or PFC), pause_classes the bits of the classes
+    that it tells, all of them for PAUSE, and pause_quanta (n, 8) each class's. A field that a packet lacks, or that was
+    not captured, is 0; protocol is 0 for anything but IPv4. truncated: the file ends inside a record, which is left
+    out.
     """
 
     time_ns: np.ndarray
@@ -93,10 +134,23 @@ class Packets:
     timestamp_value: np.ndarray
     timestamp_echo: np.ndarray
     sack_blocks: np.ndarray
+    opcode: np.ndarray
+    qpn: np.ndarray
+    psn: np.ndarray
+    ack_request: np.ndarray
+    syndrome: np.ndarray
+    mac_control: np.ndarray
+    pause_classes: np.ndarray
+    pause_quanta: np.ndarray
     truncated: bool = False
 
     def __len__(self) -> int:
         return len(self.time_ns)
+
+    @property
+    def is_roce(self) -> np.ndarray:
+        """Which packets (n,) are RoCEv2's."""
+        return (self.protocol == UDP) & (self.dport == ROCE_PORT)
 
     def select(self, which: np.ndarray) -> Packets:
         """The packets that a boolean mask (n,) or an index array picks, in its order."""
@@ -108,8 +162,11 @@ _DTYPES = {
     **dict.fromkeys(_COLUMNS, np.uint32),
     **dict.fromkeys(("time_ns", "wire_bytes", "payload_bytes"), np.int64),
     **dict.fromkeys(("protocol", "ecn", "dscp", "flags", "sack_blocks"), np.uint8),
-    **dict.fromkeys(("sport", "dport", "window"), np.uint16),
+    **dict.fromkeys(("opcode", "syndrome", "pause_classes"), np.uint8),
+    **dict.fromkeys(("sport", "dport", "window", "mac_control", "pause_quanta"), np.uint16),
+    "ack_request": np.bool_,
 }
+_WIDTHS = {"pause_quanta": (PAUSE_CLASSES,)}  # what a packet has several of
 
 
 class _Layout(NamedTuple):
@@ -176,31 +233,32 @@ def _windows(buffer: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
 
 def _decode(buffer: np.ndarray, offsets: np.ndarray, layout: _Layout) -> dict[str, np.ndarray]:
     """The columns of the records at `offsets`."""
-    columns = {name: np.zeros(len(offsets), dtype) for name, dtype in _DTYPES.items()}
+    columns = {name: np.zeros((len(offsets), *_WIDTHS.get(name, ())), dtype) for name, dtype in _DTYPES.items()}
     record = _windows(buffer, offsets, _RECORD_HEADER_BYTES).view(layout.order + "u4").astype(np.int64)
     columns["time_ns"] = record[:, 0] * 1_000_000_000 + record[:, 1] * layout.fraction_ns
     columns["wire_bytes"] = record[:, 3]
     frame = offsets + _RECORD_HEADER_BYTES
     frame_end = frame + record[:, 2]
-    ip, is_ipv4 = _network_layer(buffer, frame, frame_end)
-    rows = np.flatnonzero(is_ipv4)
-    tcp, tcp_bytes = _decode_ipv4(buffer, columns, rows, ip[rows], frame[rows])
-    whole = (tcp > 0) & (tcp + _TCP.itemsize <= frame_end[rows])
-    _decode_tcp(buffer, columns, rows[whole], tcp[whole], tcp_bytes[whole], frame_end[rows[whole]])
+    inner, ethertype = _network_layer(buffer, frame)
+    controls = np.flatnonzero((ethertype == _ETHERTYPE_MAC_CONTROL) & (inner + _MAC_CONTROL.itemsize <= frame_end))
+    _decode_mac_control(buffer, columns, controls, inner[controls])
+    rows = np.flatnonzero((ethertype == _ETHERTYPE_IPV4) & (inner + _IPV4.itemsize <= frame_end))
+    at, at_bytes = _decode_ipv4(buffer, columns, rows, inner[rows], frame[rows])
+    for protocol, header, decode in ((TCP, _TCP, _decode_tcp), (UDP, _UDP_BTH, _decode_roce)):
+        which = (columns["protocol"][rows] == protocol) & (at > 0) & (at + header.itemsize <= frame_end[rows])
+        decode(buffer, columns, rows[which], at[which], at_bytes[which], frame_end[rows[which]])
     return columns
 
 
-def _network_layer(buffer: np.ndarray, frame: np.ndarray, frame_end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the network header begins behind any VLAN tags (at most two, IEEE 802.1ad), and whether a whole
-    IPv4 header was captured."""
+def _network_layer(buffer: np.ndarray, frame: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the header within each frame begins behind any VLAN tags (at most two, IEEE 802.1ad), and its ethertype."""
     type_at = frame + 12
     for _ in range(2):
         tagged = np.isin(_ethertypes(buffer, type_at), _ETHERTYPES_VLAN)
         if not tagged.any():
             break
         type_at = type_at + 4 * tagged
-    ip = type_at + 2
-    return ip, (_ethertypes(buffer, type_at) == _ETHERTYPE_IPV4) & (ip + _IPV4.itemsize <= frame_end)
+    return type_at + 2, _ethertypes(buffer, type_at)
 
 
 def _ethertypes(buffer: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -210,7 +268,7 @@ def _ethertypes(buffer: np.ndarray, at: np.ndarray) -> np.ndarray:
 def _decode_ipv4(
     buffer: np.ndarray, columns: dict[str, np.ndarray], rows: np.ndarray, ip: np.ndarray, frame: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fill the IPv4 columns of `rows`; where each TCP header begins (0: none) and the bytes from there to the
+    """Fill the IPv4 columns of `rows`; where each transport header begins (0: none) and the bytes from there to the
     datagram's end."""
     header = _windows(buffer, ip, _IPV4.itemsize).view(_IPV4)[:, 0]
     header_bytes = (header["version_ihl"] & 0x0F).astype(np.int64) * 4
@@ -220,8 +278,43 @@ def _decode_ipv4(
     # A total length of 0 is what a sender's capture shows for a segment that the NIC will cut up (TSO).
     total_bytes = np.where(header["total_bytes"] > 0, header["total_bytes"], columns["wire_bytes"][rows] - (ip - frame))
     well_formed = (header["version_ihl"] >> 4 == 4) & (header_bytes >= _IPV4.itemsize)
-    starts_tcp = well_formed & (header["protocol"] == TCP) & (header["fragment"] & 0x1FFF == 0)
-    return np.where(starts_tcp, ip + header_bytes, 0), total_bytes - header_bytes
+    begins = well_formed & (header["fragment"] & 0x1FFF == 0)
+    return np.where(begins, ip + header_bytes, 0), total_bytes - header_bytes
+
+
+def _decode_mac_control(buffer: np.ndarray, columns: dict[str, np.ndarray], rows: np.ndarray, at: np.ndarray) -> None:
+    """Fill the columns of pause frames of `rows`; PAUSE has its one time where PFC has its classes."""
+    header = _windows(buffer, at, _MAC_CONTROL.itemsize).view(_MAC_CONTROL)[:, 0]
+    known = np.isin(header["opcode"], (PAUSE, PFC))
+    rows, header = rows[known], header[known]
+    is_pfc = header["opcode"] == PFC
+    columns["mac_control"][rows] = header["opcode"]
+    columns["pause_classes"][rows] = np.where(is_pfc, header["classes"] & 0xFF, 0xFF)
+    columns["pause_quanta"][rows] = np.where(is_pfc[:, None], header["quanta"], header["classes"][:, None])
+
+
+def _decode_roce(
+    buffer: np.ndarray,
+    columns: dict[str, np.ndarray],
+    rows: np.ndarray,
+    udp: np.ndarray,
+    udp_bytes: np.ndarray,
+    frame_end: np.ndarray,
+) -> None:
+    """Fill the RoCEv2 columns of those `rows` whose UDP header at `udp` has its port; UDP and BTH were captured
+    whole."""
+    header = _windows(buffer, udp, _UDP_BTH.itemsize).view(_UDP_BTH)[:, 0]
+    is_roce = header["dport"] == ROCE_PORT
+    rows, udp, udp_bytes, frame_end, header = (values[is_roce] for values in (rows, udp, udp_bytes, frame_end, header))
+    for name in ("sport", "dport", "opcode"):
+        columns[name][rows] = header[name]
+    columns["qpn"][rows], columns["psn"][rows] = header["qpn"] & _24_BITS, header["psn"] & _24_BITS
+    columns["ack_request"][rows] = header["psn"] & _ACK_REQUEST > 0
+    overhead = _UDP_BTH.itemsize + _EXTENSION_BYTES[header["opcode"]] + (header["pad"] >> 4 & 3) + _ICRC_BYTES
+    carried = np.where(header["opcode"] <= _HIGHEST_RELIABLE, udp_bytes - overhead, 0)
+    columns["payload_bytes"][rows] = np.maximum(carried, 0)
+    told = np.isin(header["opcode"], _WITH_AETH) & (udp + _UDP_BTH.itemsize < frame_end)
+    columns["syndrome"][rows[told]] = buffer[udp[told] + _UDP_BTH.itemsize]
 
 
 def _decode_tcp(

@@ -12,19 +12,23 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from analysis import text
-from analysis.flows import Flow
-from analysis.retransmits import FAST, GO_BACK_N, PROBE, RTO, UNEXPLAINED, Retransmission
+from analysis.flows import Sent
+from analysis.retransmits import FAST, GO_BACK_N, PROBE, RTO, UNEXPLAINED, Resent
+from analysis.roce import NAK, QP_TIMEOUT
 from analysis.run import Run
-from analysis.stalls import CAUSES, Round, Stall, waits
+from analysis.stalls import CAUSES, DELAYED_ACK, LOSS_PROBE, PAUSED, Round, Stall, waits
 from analysis.style import GRID, INK, SMALL, Skipped, label, legend_below, legend_rows, new_figure
 
 _KIND_LOOKS = {  # kind of retransmission -> label, colour, marker, size
     FAST: ("fast retransmission", "#E69F00", "x", 30),
-    GO_BACK_N: ("go-back-N after the timeout", "#CC79A7", "+", 40),
+    GO_BACK_N: ("go-back-N behind it", "#CC79A7", "+", 40),
     PROBE: ("tail loss probe", "#0072B2", "D", 26),
     RTO: ("timeout (RTO)", "#D55E00", "*", 130),
+    NAK: ("first packet after a NAK", "#E69F00", "x", 30),
+    QP_TIMEOUT: ("queue pair's timeout", "#D55E00", "*", 130),
     UNEXPLAINED: ("unexplained", "#000000", "s", 26),
 }
+_TCP_KINDS, _ROCE_KINDS = (FAST, GO_BACK_N, PROBE, RTO, UNEXPLAINED), (NAK, GO_BACK_N, QP_TIMEOUT, UNEXPLAINED)
 _CAUSE_COLOURS = dict(
     zip(
         CAUSES,
@@ -39,13 +43,16 @@ _CAUSE_COLOURS = dict(
             "#F0E442",
             "#8C564B",
             "#000000",
+            "#882255",
+            "#AA4499",
+            "#999933",
         ),
     )
 )
 _MARGIN = 0.06
 _WAITING = "waits for the others"
 _SEQUENCE_CAPTION = (
-    "Each mark is a segment leaving the sender, placed at its first byte; the line is the receiver's "
+    "Each mark is a packet leaving the sender, placed at its first byte; the line is the receiver's "
     "cumulative acknowledgement. The grey band stands for the time in which the flow neither sends nor "
     "hears anything; behind it the clock starts anew."
 )
@@ -66,8 +73,9 @@ def sequence(run: Run) -> tuple[Figure, str, str]:
     begin_ns = run.rounds[0].start_ns + round(stall.start_s * 1e9)
     during = next(each for each in run.rounds if each.start_ns <= begin_ns < each.end_ns)
     title = f"{flow.name} is silent for {text.seconds(stall.seconds)}, then its {_ending(stall)}"
+    kinds = _ROCE_KINDS if run.parameters.is_roce else _TCP_KINDS
     figure, panels = new_figure(
-        title, columns=[1, 0.2, 1], legend_rows=legend_rows([look[0] for look in _KIND_LOOKS.values()])
+        title, columns=[1, 0.2, 1], legend_rows=legend_rows([_KIND_LOOKS[kind][0] for kind in kinds])
     )
     ending_ns = begin_ns + round(stall.seconds * 1e9)
     windows = [(during.start_ns, begin_ns, during.start_ns), (ending_ns, during.end_ns, ending_ns)]
@@ -84,13 +92,17 @@ def _ending(stall: Stall) -> str:
     """What ended a stall, in the words of a title."""
     if stall.cause.startswith("rto"):
         return "retransmission timeout fires"
-    return {"loss_probe": "loss probe leaves", "delayed_ack": "acknowledgement comes"}.get(
-        stall.cause, "next packet passes"
-    )
+    if stall.cause.startswith("qp_timeout"):
+        return "queue pair's timeout fires"
+    return {
+        LOSS_PROBE: "loss probe leaves",
+        DELAYED_ACK: "acknowledgement comes",
+        PAUSED: "NIC is resumed",
+    }.get(stall.cause, "next packet passes")
 
 
-def _draw_sequence(axes: Axes, flow: Flow, during: Round, resent: Sequence[Retransmission], zero_ns: int) -> None:
-    """The flow's segments and acknowledgements in one round: time in µs since zero_ns, position in KB since
+def _draw_sequence(axes: Axes, flow: Sent, during: Round, resent: Sequence[Resent], zero_ns: int) -> None:
+    """The flow's packets and acknowledgements in one round: time in µs since zero_ns, position in KB since
     the round's block began."""
     block_start = int(flow.send_end[flow.send_ns < during.start_ns].max(initial=0))
     sent = (flow.send_ns >= during.start_ns) & (flow.send_ns <= during.end_ns)

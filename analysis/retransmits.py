@@ -52,27 +52,33 @@ class Recovery:
 
 
 @dataclass(frozen=True)
-class Retransmission:
-    """One segment sent again: its place in the flow, its kind, and what was known when it was sent.
-
-    index into the flow's send_* columns; time_ns; start and end byte positions; silent_ns since the flow's
-    last packet either way; age_ns since these bytes were last sent; earlier: how many times they had been
-    sent again before; duplicates and sacked: the duplicate acknowledgements since the cumulative one grew,
-    and whether the last acknowledgement carried SACK blocks; recovered_to_here: the cumulative
-    acknowledgement stands exactly where the last recovery was to end.
-    """
+class Resent:
+    """One packet sent again, over any transport: its index into the flow's send_* columns, when, its byte positions
+    [start, end), and its kind."""
 
     index: int
     time_ns: int
     start: int
     end: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class Retransmission(Resent):
+    """One TCP segment sent again, and what was known when it was sent.
+
+    silent_ns since the flow's last packet either way; age_ns since these bytes were last sent; earlier: how many times
+    they had been sent again before; duplicates and sacked: the duplicate acknowledgements since the cumulative one
+    grew, and whether the last acknowledgement carried SACK blocks; recovered_to_here: the cumulative acknowledgement
+    stands exactly where the last recovery was to end.
+    """
+
     silent_ns: int
     age_ns: int
     earlier: int
     duplicates: int
     sacked: bool
     recovered_to_here: bool
-    kind: str = UNEXPLAINED
 
 
 def retransmissions(flow: Flow, recovery: Recovery) -> list[Retransmission]:
@@ -106,6 +112,7 @@ class _Classifier:
             time_ns=time_ns,
             start=start,
             end=int(flow.send_end[index]),
+            kind=UNEXPLAINED,
             silent_ns=time_ns - max(last_ns, last_ack_ns),
             age_ns=time_ns - int(flow.send_ns[sends[-1]]) if len(sends) else 0,
             earlier=max(len(sends) - 1, 0),

@@ -7,20 +7,24 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
+from analysis import roce
+from analysis.dcqcn import DcqcnLog, read_dcqcn
 from analysis.fabric import Fabric
-from analysis.flows import Flow, flows_of
+from analysis.flows import Flow, Sent, flows_of
+from analysis.pause_log import PauseLog, read_pauses
 from analysis.pcap import Packets, read_pcap
 from analysis.queues import QueueSeries, read_queues
-from analysis.retransmits import Recovery, Retransmission, retransmissions
+from analysis.retransmits import Recovery, Resent, retransmissions
+from analysis.roce import RoceFlow
 from analysis.spec import INCAST, Parameters, parameters, read_spec
 from analysis.stalls import Round, Stall, stalls
 from analysis.text import natural
 from topologies.units import BadRequest
 
 FORMAT = 1
-_TCP_WORKLOADS = (INCAST, "permutation", "all_to_all")  # those whose measured.json lists flows
+_FLOW_WORKLOADS = (INCAST, "permutation", "all_to_all")  # those whose flows send in rounds
 _FLOW_KEYS = ("flow", "sender", "source", "destination")
 
 
@@ -108,27 +112,55 @@ class Run:
         return Recovery(self.parameters.rto_min_ns, self.parameters.tlp, self.parameters.rack)
 
     @cached_property
-    def flows(self) -> tuple[Flow, ...]:
+    def roce_counters(self) -> dict[str, dict[str, int]] | None:
+        """Soft-RoCE's counters of each host over the rounds; None when the run has none."""
+        return self.measured.get("roce")
+
+    @cached_property
+    def flows(self) -> tuple[Sent, ...]:
         """The measured flows as their senders' captures show them; those whose capture is missing are left
         out (see `missing`)."""
-        if self.workload not in _TCP_WORKLOADS:
+        if self.workload not in _FLOW_WORKLOADS:
             return ()
         found = (self._sender_flow(entry) for entry in self.entries("flows", _FLOW_KEYS))
         return tuple(flow for flow in found if flow is not None)
 
     @cached_property
-    def retransmissions(self) -> dict[str, list[Retransmission]]:
+    def tcp_flows(self) -> tuple[Flow, ...]:
+        """Those of the flows that are TCP's."""
+        return tuple(flow for flow in self.flows if isinstance(flow, Flow))
+
+    @cached_property
+    def roce_flows(self) -> tuple[RoceFlow, ...]:
+        """Those of the flows that are queue pairs'."""
+        return tuple(flow for flow in self.flows if isinstance(flow, RoceFlow))
+
+    @cached_property
+    def senders(self) -> tuple[str, ...]:
+        """The hosts that send the measured flows."""
+        return tuple(dict.fromkeys(entry["sender"] for entry in self.entries("flows", _FLOW_KEYS)))
+
+    @cached_property
+    def retransmissions(self) -> dict[str, list[Resent]]:
         """What each flow sent again during the rounds, by flow name."""
         start_ns, end_ns = self.span_ns
+        found: dict[str, list[Resent]] = {flow.name: roce.resent(flow) for flow in self.roce_flows}
+        found.update({flow.name: list(retransmissions(flow, self.recovery)) for flow in self.tcp_flows})
         return {
-            flow.name: [event for event in retransmissions(flow, self.recovery) if start_ns <= event.time_ns <= end_ns]
-            for flow in self.flows
+            name: [event for event in events if start_ns <= event.time_ns <= end_ns] for name, events in found.items()
         }
 
     @cached_property
     def stalls(self) -> list[Stall]:
         """Every stall within the rounds, in order of time."""
-        return stalls(self.flows, self.rounds, self.recovery) if self.rounds else []
+        if not self.rounds:
+            return []
+        if not self.parameters.is_roce:
+            return stalls(self.tcp_flows, self.rounds, self.recovery)
+        held = self.pauses.held if self.pauses else {}
+        points = {entry["flow"]: _sender_point(entry) for entry in self.entries("flows", _FLOW_KEYS)}
+        paused = {flow: held.get(point, []) for flow, point in points.items()}
+        return roce.roce_stalls(self.roce_flows, self.rounds, paused)
 
     @property
     def span_ns(self) -> tuple[int, int]:
@@ -177,10 +209,40 @@ class Run:
         return [f"pcap/{point}.pcap: the capture lost {lost} packets" for point, lost in losses.items() if lost]
 
     def _samples_missing(self) -> list[str]:
+        logs = [self._pause_trouble(), self._dcqcn_trouble()]
         if self.workload != INCAST:
-            return []
-        off = self.spec.get("telemetry") == "off"
-        return ["queue samples: switched off by telemetry=off"] if off else [self._queue_trouble()]
+            return logs
+        off = self.spec.get("telemetry") in ("off", False)
+        return [*logs, "queue samples: switched off by telemetry=off" if off else self._queue_trouble()]
+
+    @property
+    def has_dcqcn(self) -> bool:
+        """Whether NICs set the rates of their queue pairs by DCQCN."""
+        return self.parameters.is_roce and self.parameters.cc == "dcqcn"
+
+    @cached_property
+    def pauses(self) -> PauseLog | None:
+        """What the ports noted of pauses; None for a run without PFC, and for one whose file is missing."""
+        return None if self._pause_trouble() or not self.parameters.pfc else self._pause_log
+
+    @cached_property
+    def dcqcn(self) -> DcqcnLog | None:
+        """What the NICs noted of DCQCN; None for a run without it, and for one whose file is missing."""
+        return None if self._dcqcn_trouble() or not self.has_dcqcn else self._dcqcn_log
+
+    @cached_property
+    def _pause_log(self) -> PauseLog:
+        return read_pauses(self.path / "telemetry" / "pauses.parquet")
+
+    @cached_property
+    def _dcqcn_log(self) -> DcqcnLog:
+        return read_dcqcn(self.path / "telemetry" / "dcqcn.parquet")
+
+    def _pause_trouble(self) -> str:
+        return _trouble(lambda: self._pause_log) if self.parameters.pfc else ""
+
+    def _dcqcn_trouble(self) -> str:
+        return _trouble(lambda: self._dcqcn_log) if self.has_dcqcn else ""
 
     @cached_property
     def cases(self) -> dict[str, Run]:
@@ -208,12 +270,19 @@ class Run:
         """The queue samples of a port; None when the run has none of it."""
         return None if self._queue_trouble() or port is None else self._queues.get(port)
 
+    @property
+    def longest_queue_bytes(self) -> int | None:
+        """The most that any sampled port held; None without samples."""
+        if self._queue_trouble():
+            return None
+        return max(int(series.queue_bytes.max(initial=0)) for series in self._queues.values())
+
     @cached_property
     def _packets(self) -> dict[str, Packets]:
         return {}
 
     @cached_property
-    def _sender_flows(self) -> dict[str, Flow | None]:
+    def _sender_flows(self) -> dict[str, Sent | None]:
         return {}
 
     @cached_property
@@ -227,26 +296,27 @@ class Run:
             return str(error)
 
     def _capture_trouble(self, point: str) -> str:
-        try:
-            self.packets(point)
-        except BadRequest as error:
-            return str(error)
-        return ""
+        return _trouble(lambda: self.packets(point))
 
     def _flow_trouble(self, entry: Mapping[str, Any]) -> str:
         point = _sender_point(entry)
         missing = f"{self.path / 'pcap' / point}.pcap: no data of flow {entry['flow']}"
         return self._capture_trouble(point) or ("" if self._sender_flow(entry) else missing)
 
-    def _sender_flow(self, entry: Mapping[str, Any]) -> Flow | None:
+    def _sender_flow(self, entry: Mapping[str, Any]) -> Sent | None:
         """The flow of an entry of measured.json as its sender's capture shows it; None when it is not
         there."""
         if entry["flow"] not in self._sender_flows:
             point = _sender_point(entry)
-            names = {(entry["source"], entry["destination"]): entry["flow"]}
-            there = flows_of(self.packets(point), names) if self.has_capture(point) else []
-            self._sender_flows[entry["flow"]] = next((flow for flow in there if flow.name == entry["flow"]), None)
+            there = self.has_capture(point)
+            self._sender_flows[entry["flow"]] = self._captured(self.packets(point), entry) if there else None
         return self._sender_flows[entry["flow"]]
+
+    def _captured(self, packets: Packets, entry: Mapping[str, Any]) -> Sent | None:
+        name, ends = entry["flow"], (entry["source"], entry["destination"])
+        if self.parameters.is_roce:
+            return roce.flow_between(packets, *ends, name)
+        return next((flow for flow in flows_of(packets, {ends: name}) if flow.name == name), None)
 
     def entries(self, key: str, needed: Sequence[str]) -> list[dict[str, Any]]:
         """The list at `key` of measured.json, every entry of which must have the keys `needed`; an unfinished
@@ -275,6 +345,15 @@ class Run:
 def is_sweep_point(label: str) -> bool:
     """Whether a case is one point of a sweep over senders: its label ends with their number, as "dctcp-n16"."""
     return bool(re.search(r"-n\d+$", label))
+
+
+def _trouble(read: Callable[[], object]) -> str:
+    """Why something cannot be read; empty when it can."""
+    try:
+        read()
+    except BadRequest as error:
+        return str(error)
+    return ""
 
 
 def _sender_point(entry: Mapping[str, Any]) -> str:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
+from analysis.cost_model import RETH_BYTES, ideal_round_seconds, longest_links, one_way_delay_ns
 from analysis.cost_model import Path as NetworkPath
-from analysis.cost_model import ideal_round_seconds, longest_links, one_way_delay_ns
 from topologies.units import BadRequest, format_duration, parse_bytes, parse_duration_ns, parse_rate_bps
 
 INCAST = "incast"  # the workload of a spec that names none
+TCP, ROCE = "tcp", "roce"  # transports
+LOSSY = "lossy"  # the class of a spec that names none
+CONTROLLER = "controller"  # who marks or pauses, where it is not the switch
 GPUS_PER_SERVER = 8  # of a GPU pod
 LINUX_RTO_MIN_NS = 200_000_000  # TCP_RTO_MIN of include/net/tcp.h
 
@@ -22,7 +25,9 @@ class Parameters:
 
     senders, sender_bytes: 0 where the workload has none; uplink_bps: of the links between switches, the hosts' rate
     where there are none; link_delay_ns, switch_delay_ns: of one link, of one switch; kmin_bytes, kmax_bytes: None
-    where nothing is marked.
+    where nothing is marked; pfc: the lossless class is lossless, and xoff_bytes, xon_bytes and headroom_bytes are its
+    thresholds, counted at xoff_at (all None without PFC); is_shared: ports share memory, and xoff_bytes is the most
+    that it can be; pause, marking: who does it; control_latency_ns: of the controller, None where there is none.
     """
 
     label: str
@@ -42,6 +47,22 @@ class Parameters:
     jitter_ns: int
     kmin_bytes: int | None
     kmax_bytes: int | None
+    transport: str
+    traffic_class: str
+    pfc: bool
+    xoff_bytes: int | None
+    xon_bytes: int | None
+    headroom_bytes: int | None
+    xoff_at: str | None
+    is_shared: bool
+    pause: str | None
+    marking: str | None
+    control_latency_ns: int | None
+
+    @property
+    def is_roce(self) -> bool:
+        """Whether queue pairs of RoCEv2 carry the data, not TCP."""
+        return self.transport == ROCE
 
     @property
     def nvlink_senders(self) -> int:
@@ -61,11 +82,26 @@ class Parameters:
 
     @property
     def scheme(self) -> str:
-        """What the senders and the port do about congestion, as figures call it: the queue, and RTOmin where
-        it is not Linux's."""
-        if self.rto_min_ns == LINUX_RTO_MIN_NS:
-            return self.queue
-        return f"{self.queue}, RTOmin {format_duration(self.rto_min_ns)}"
+        """What the senders and the port do about congestion, as figures call it: the cure, over RoCE where it is not
+        TCP."""
+        return f"RoCE {self.cure}" if self.is_roce else self.cure
+
+    @property
+    def cure(self) -> str:
+        """What is done about congestion: the queue, or PFC, or both; who acts, where it is not the switch; and RTOmin
+        where it is not Linux's."""
+        words = ["PFC" if self.queue == "droptail" and self.pfc else f"PFC + {self.queue}" if self.pfc else self.queue]
+        if self.is_roce and self.queue == "dcqcn" and self.cc != "dcqcn":
+            words.append("no rate control")
+        if CONTROLLER in (self.pause, self.marking):
+            words.append(f"{' and '.join(self._by_controller())} by controller")
+        if not self.is_roce and self.rto_min_ns != LINUX_RTO_MIN_NS:
+            words.append(f"RTOmin {format_duration(self.rto_min_ns)}")
+        return ", ".join(words)
+
+    def _by_controller(self) -> list[str]:
+        acts = {"pauses": self.pause, "marks": self.marking}
+        return [what for what, who in acts.items() if who == CONTROLLER]
 
 
 def read_spec(path: Path) -> dict[str, Any]:
@@ -86,6 +122,8 @@ def read_spec(path: Path) -> dict[str, Any]:
 def parameters(spec: Mapping[str, Any]) -> Parameters:
     """The typed view of a spec; raises BadRequest naming the key that is missing or not understood."""
     incast = spec.get("workload", INCAST) == INCAST
+    roce = spec.get("transport") == ROCE
+    pfc = _is_on(spec, "pfc")
     return Parameters(
         label=str(_value(spec, "label")),
         topology=str(_value(spec, "topology")),
@@ -94,33 +132,61 @@ def parameters(spec: Mapping[str, Any]) -> Parameters:
         senders=_count(spec, "senders") if incast else 0,
         sender_bytes=_sender_bytes(spec, incast),
         buffer_bytes=parse_bytes(_value(spec, "buffer"), "buffer"),
-        rto_min_ns=_duration_ns(spec, "rto_min"),
+        rto_min_ns=LINUX_RTO_MIN_NS if roce else _duration_ns(spec, "rto_min"),
         # Linux probes, and measures by RACK, on connections with SACK only.
-        tlp=_switch(spec, "tlp") and _switch(spec, "sack"),
-        rack=_switch(spec, "rack") and _switch(spec, "sack"),
-        path=_path(spec),
+        tlp=not roce and _switch(spec, "tlp") and _switch(spec, "sack"),
+        rack=not roce and _switch(spec, "rack") and _switch(spec, "sack"),
+        path=_path(spec, roce),
         uplink_bps=_uplink_bps(spec),
         link_delay_ns=_duration_ns(spec, "delay"),
         switch_delay_ns=_duration_ns(spec, "switch_delay"),
         jitter_ns=_duration_ns(spec, "jitter"),
         kmin_bytes=_optional(spec, "kmin", parse_bytes),
         kmax_bytes=_optional(spec, "kmax", parse_bytes),
+        transport=ROCE if roce else TCP,
+        traffic_class=_words(spec, "traffic_class") or LOSSY,
+        pfc=pfc,
+        xoff_bytes=_optional(spec, "xoff", parse_bytes) if pfc else None,
+        xon_bytes=_optional(spec, "xon", parse_bytes) if pfc else None,
+        headroom_bytes=_optional(spec, "headroom", parse_bytes) if pfc else None,
+        xoff_at=_words(spec, "xoff_at") if pfc else None,
+        is_shared=pfc and spec.get("alpha") not in (None, "auto", "off", False),
+        pause=_words(spec, "pause") if pfc else None,
+        marking=_words(spec, "marking"),
+        control_latency_ns=_optional(spec, "control_latency", parse_duration_ns),
     )
+
+
+def _words(spec: Mapping[str, Any], key: str) -> str | None:
+    """A key's word; None when it is not given, or not resolved."""
+    return None if spec.get(key) in (None, "auto") else str(spec[key])
+
+
+def _is_on(spec: Mapping[str, Any], key: str) -> bool:
+    """Whether a key that a run may lack is switched on (YAML reads a bare `on` as true)."""
+    return spec.get(key) in (True, "on")
 
 
 def _sender_bytes(spec: Mapping[str, Any], incast: bool) -> int:
     return parse_bytes(_value(spec, "bytes"), "bytes") if incast else _optional(spec, "bytes", parse_bytes) or 0
 
 
-def _path(spec: Mapping[str, Any]) -> NetworkPath:
-    topology = str(_value(spec, "topology"))
+def _path(spec: Mapping[str, Any], roce: bool) -> NetworkPath:
+    topology, switches = str(_value(spec, "topology")), spec.get("switches")
     return NetworkPath(
         rate_bps=parse_rate_bps(_value(spec, "rate"), "rate"),
-        delay_ns=one_way_delay_ns(topology, _duration_ns(spec, "delay"), _duration_ns(spec, "switch_delay")),
-        mtu_bytes=_count(spec, "mtu") if isinstance(_value(spec, "mtu"), int) else parse_bytes(spec["mtu"], "mtu"),
-        uplinks=longest_links(topology) - 2,
+        delay_ns=one_way_delay_ns(topology, _duration_ns(spec, "delay"), _duration_ns(spec, "switch_delay"), switches),
+        mtu_bytes=_size(spec, "mtu"),
+        uplinks=longest_links(topology, switches) - 2,
         uplink_bps=_uplink_bps(spec),
+        roce_mtu_bytes=_size(spec, "roce_mtu") if roce else None,
+        message_bytes=RETH_BYTES if roce and _words(spec, "verb") != "send" else 0,
     )
+
+
+def _size(spec: Mapping[str, Any], key: str) -> int:
+    """A size, or a plain number of bytes."""
+    return _count(spec, key) if isinstance(_value(spec, key), int) else parse_bytes(spec[key], key)
 
 
 def _uplink_bps(spec: Mapping[str, Any]) -> int:

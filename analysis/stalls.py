@@ -28,6 +28,14 @@ delayed_ack              an acknowledgement of what was outstanding, within RFC 
 application_idle         nothing outstanding, part of the block unsent: the sender had nothing to send, or no
                          window.
 unexplained              none of these.
+
+A RoCE flow has a queue pair's timeout in place of RTOmin, and causes of its own (analysis/roce.py):
+
+qp_timeout_not_told      the timeout went back, and no NAK had come since the flow last went back: the end of the block
+                         was lost, or the receiver had told of this gap already and tells once.
+qp_timeout_nak_ignored   the timeout went back although a NAK had come: soft-RoCE ignores it until something has been
+                         acknowledged since it last went back.
+paused                   the sender's NIC was held by a pause for half of the silence or longer.
 """
 
 from __future__ import annotations
@@ -37,7 +45,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.flows import Flow
+from analysis.flows import Flow, Sent
 from analysis.retransmits import FAST, PROBE, RTO, Recovery, Retransmission, retransmissions
 
 LOST_RETRANSMISSION, FEW_DUPLICATES = "rto_lost_retransmission", "rto_few_duplicates"
@@ -45,9 +53,11 @@ AFTER_RECOVERY = "rto_after_recovery"
 FULL_WINDOW, TAIL = "rto_full_window_loss", "rto_tail_loss"
 LOSS_PROBE, RACK_TIMER, DELAYED_ACK = "loss_probe", "rack_timer", "delayed_ack"
 APPLICATION_IDLE, UNEXPLAINED = "application_idle", "unexplained"
+NOT_TOLD, NAK_IGNORED, PAUSED = "qp_timeout_not_told", "qp_timeout_nak_ignored", "paused"
 CAUSES = (
     *(TAIL, FULL_WINDOW, LOST_RETRANSMISSION, FEW_DUPLICATES, AFTER_RECOVERY),
     *(LOSS_PROBE, RACK_TIMER, DELAYED_ACK, APPLICATION_IDLE, UNEXPLAINED),
+    *(NOT_TOLD, NAK_IGNORED, PAUSED),
 )
 
 MEANINGS = {
@@ -61,11 +71,14 @@ MEANINGS = {
     DELAYED_ACK: "the receiver delayed its acknowledgement",
     APPLICATION_IDLE: "the sender had nothing to send",
     UNEXPLAINED: "no rule explains it",
+    NOT_TOLD: "queue pair's timeout: no NAK told of the loss",
+    NAK_IGNORED: "queue pair's timeout: a NAK came, but the sender was still going back after the one before",
+    PAUSED: "the sender's NIC was paused",
 }
 
-_SHARE_OF_TIMER = 0.5
+SHARE_OF_TIMER = 0.5
 _SHORTEST_PROBE_NS = 2_000_000  # TCP_TIMEOUT_MIN of Linux: two ticks, at 1000 a second
-_ROUND_TRIPS = 8
+ROUND_TRIPS = 8
 _LONGEST_DELAYED_ACK_NS = 500_000_000  # RFC 1122, section 4.2.3.2
 _DUPLICATES_FOR_FAST = 3
 
@@ -111,7 +124,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class _Silence:
+class Silence:
     """A gap between two packets of a flow, and the round it lies in.
 
     outstanding and unsent in bytes; block_started: some of the round's block had been acknowledged;
@@ -134,7 +147,7 @@ def stalls(flows: Iterable[Flow], rounds: Sequence[Round], recovery: Recovery) -
     return sorted(found, key=lambda stall: (stall.start_s, stall.flow))
 
 
-def waits(flows: Iterable[Flow], rounds: Sequence[Round]) -> list[Wait]:
+def waits(flows: Iterable[Sent], rounds: Sequence[Round]) -> list[Wait]:
     """For every flow and round, the time from the flow's last packet in the round to the round's end."""
     return [
         Wait(flow.name, (last_ns - rounds[0].start_ns) / 1e9, (end.end_ns - last_ns) / 1e9)
@@ -145,7 +158,7 @@ def waits(flows: Iterable[Flow], rounds: Sequence[Round]) -> list[Wait]:
     ]
 
 
-def _last_packet_ns(flow: Flow, within: Round) -> int | None:
+def _last_packet_ns(flow: Sent, within: Round) -> int | None:
     """When the flow's last packet in the round passed, either way."""
     times = np.concatenate([flow.send_ns, flow.ack_ns])
     inside = times[(times >= within.start_ns) & (times <= within.end_ns)]
@@ -159,13 +172,13 @@ def threshold_ns(flow: Flow, recovery: Recovery) -> float:
     median_ns = float(np.median(round_trips)) if len(round_trips) else 0.0
     probing = recovery.tlp or recovery.rack
     timer_ns = min(recovery.rto_min_ns, _SHORTEST_PROBE_NS) if probing else recovery.rto_min_ns
-    return max(_SHARE_OF_TIMER * timer_ns, _ROUND_TRIPS * median_ns)
+    return max(SHARE_OF_TIMER * timer_ns, ROUND_TRIPS * median_ns)
 
 
 def _stalls_of(flow: Flow, rounds: Sequence[Round], recovery: Recovery) -> list[Stall]:
     resent = {event.index: event for event in retransmissions(flow, recovery)}
     found = []
-    for silence in _silences(flow, rounds, threshold_ns(flow, recovery)):
+    for silence in silences(flow, rounds, threshold_ns(flow, recovery)):
         event = resent.get(silence.next_send) if silence.next_send is not None else None
         start_s = (silence.start_ns - rounds[0].start_ns) / 1e9
         found.append(
@@ -179,7 +192,7 @@ def _stalls_of(flow: Flow, rounds: Sequence[Round], recovery: Recovery) -> list[
     return found
 
 
-def _silences(flow: Flow, rounds: Sequence[Round], longest_ns: float) -> list[_Silence]:
+def silences(flow: Sent, rounds: Sequence[Round], longest_ns: float) -> list[Silence]:
     """The gaps of a flow that are longer than `longest_ns`, end within a round, and find work undone."""
     order = np.concatenate([flow.send_order, flow.ack_order])
     in_time = np.argsort(order, kind="stable")
@@ -193,7 +206,7 @@ def _silences(flow: Flow, rounds: Sequence[Round], longest_ns: float) -> list[_S
     return found
 
 
-def _silence(flow: Flow, during: Round, places: Sequence[int], times: Sequence[int]) -> _Silence:
+def _silence(flow: Sent, during: Round, places: Sequence[int], times: Sequence[int]) -> Silence:
     """The gap between the packets at two `places` of the capture, sent at two `times`."""
     sent, acks = (int(np.searchsorted(known, places[1])) for known in (flow.send_order, flow.ack_order))
     highest = int(flow.send_end[:sent].max()) if sent else 0
@@ -201,18 +214,18 @@ def _silence(flow: Flow, during: Round, places: Sequence[int], times: Sequence[i
     block_start = int(flow.send_end[: np.searchsorted(flow.send_ns, during.start_ns)].max(initial=0))
     block_end = int(flow.send_end[: np.searchsorted(flow.send_ns, during.end_ns, side="right")].max(initial=0))
     ends_with_send = sent < len(flow.send_order) and flow.send_order[sent] == places[1]
-    return _Silence(
+    return Silence(
         start_ns=times[0],
         end_ns=times[1],
         outstanding=highest - acked,
         unsent=block_end - highest,
         block_started=acked > block_start,
         next_send=sent if ends_with_send else None,
-        acked=not ends_with_send and bool(flow.ack_advances[acks]),
+        acked=not ends_with_send and int(flow.ack_bytes[acks]) > acked,
     )
 
 
-def _cause(silence: _Silence, event: Retransmission | None, recovery: Recovery) -> str:
+def _cause(silence: Silence, event: Retransmission | None, recovery: Recovery) -> str:
     """The first of the module's rules that fits."""
     if silence.outstanding <= 0:
         return APPLICATION_IDLE
@@ -224,7 +237,7 @@ def _cause(silence: _Silence, event: Retransmission | None, recovery: Recovery) 
     return DELAYED_ACK if silence.acked and on_time else UNEXPLAINED
 
 
-def _timeout_cause(silence: _Silence, event: Retransmission) -> str:
+def _timeout_cause(silence: Silence, event: Retransmission) -> str:
     """Why an RTO had to fire: what told the sender too little, too late."""
     if event.earlier:
         return LOST_RETRANSMISSION

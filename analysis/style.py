@@ -37,6 +37,16 @@ _LOOKS = {
     "droptail, RTOmin 1ms": Look("#0072B2", "s"),
     "dctcp": Look("#009E73", "^"),
     "red": Look("#CC79A7", "D"),
+    "PFC": Look("#882255", "p"),
+    "dcqcn": Look("#DDCC77", "H"),
+    "PFC + dctcp": Look("#661100", "8"),
+    "PFC + dcqcn": Look("#6699CC", "1"),
+    "RoCE droptail": Look("#332288", "<"),
+    "RoCE PFC": Look("#AA4499", ">"),
+    "RoCE dctcp": Look("#117733", "2"),
+    "RoCE dcqcn": Look("#999933", "d"),
+    "RoCE PFC + dctcp": Look("#CC6677", "3"),
+    "RoCE PFC + dcqcn": Look("#44AADD", "*"),
 }
 _OTHER_LOOKS = (Look("#E69F00", "v"), Look("#56B4E9", "P"), Look("#7F7F7F", "X"), Look("#8C564B", "h"))
 
@@ -69,16 +79,20 @@ class Drawn:
 
 
 def new_figure(
-    title: str, columns: Sequence[float] = (1,), height_in: float = HEIGHT_IN, legend_rows: int = 1
+    title: str,
+    columns: Sequence[float] = (1,),
+    height_in: float = HEIGHT_IN,
+    legend_rows: int = 1,
+    right: float = 0.975,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of one row of panels with the given width ratios: title above, room for a legend of
-    `legend_rows` rows below."""
+    """A figure of one row of panels with the given width ratios, up to `right` of its width: title above, room for a
+    legend of `legend_rows` rows below."""
     lines = textwrap.wrap(title, 58)
     below_in = 0.63 + 0.19 * legend_rows
     height_in += below_in
     figure = Figure(figsize=(WIDTH_IN, height_in))
     FigureCanvasAgg(figure)
-    places = {"left": 0.12, "right": 0.975, "bottom": below_in / height_in, "wspace": 0.06}
+    places = {"left": 0.12, "right": right, "bottom": below_in / height_in, "wspace": 0.06}
     places["top"] = 1 - (0.16 + 0.21 * len(lines)) / height_in
     grid = figure.add_gridspec(1, len(columns), width_ratios=list(columns), **places)
     panels = [figure.add_subplot(grid[0, place]) for place in range(len(columns))]

@@ -10,9 +10,9 @@ from typing import Any
 
 from analysis.files import write_whole
 from analysis.kinds import kind_of
-from analysis.measures import data_packets, ecn_marks, kernel_timeouts, ratio, retransmits
+from analysis.measures import cnps, data_packets, kernel_timeouts, marks, paused_s, pauses, ratio, retransmits
 from analysis.run import Run
-from analysis.verdicts import all_drops
+from analysis.verdicts import all_drops, lossless_drops
 
 # What only some workloads tell.
 _UNTOLD = dict.fromkeys(("goodput_bps", "ideal_seconds", "slowdown", "kernel_counters", "queue_bytes", "buffer_fill_s"))
@@ -58,10 +58,11 @@ def _common(run: Run) -> dict[str, Any]:
         "retransmits": retransmits(run),
         "timeouts": kernel_timeouts(run),
         "stalls": [asdict(stall) for stall in run.stalls],
-        "ecn_marks": ecn_marks(measured),
-        "cnps": measured.get("cnps"),
-        "pfc_pauses": measured.get("pfc_pauses"),
-        "pfc_paused_s": measured.get("pfc_paused_s"),
+        "ecn_marks": marks(run),
+        "cnps": cnps(run),
+        "pfc_pauses": pauses(run),
+        "pfc_paused_s": paused_s(run),
+        "lossless_drops": lossless_drops(run),
         "controller": run.controller,
         "missing": list(run.missing),
         "virtual_s": measured.get("virtual_s"),

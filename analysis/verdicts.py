@@ -3,8 +3,9 @@ its configured, modelled and measured value.
 
 Throughput can fall for many reasons. It is called incast collapse only when four things are found together,
 besides the fall itself: retransmission timeouts in the flows, drops at the one hot port and nowhere else, a
-link there that is idle for about RTOmin at a time, and a CPU that kept up. Evidence without its files makes
-the verdict "not proven", and says which file is missing.
+link there that is idle for about RTOmin at a time, and a CPU that kept up. Over RoCE the timeouts are those of queue
+pairs, the idle time is about theirs, and flows must have gone back (go-back-N) as well. Evidence without its files
+makes the verdict "not proven", and says which file is missing.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ import numpy as np
 
 from analysis import text
 from analysis.queues import longest_idle_ns
-from analysis.retransmits import RTO
+from analysis.retransmits import GO_BACK_N, RTO, Resent
+from analysis.roce import NAK, QP_TIMEOUT, QP_TIMEOUT_NS
 from analysis.run import Run
 from analysis.stalls import LOSS_PROBE, Round
 
 COLLAPSE, NO_COLLAPSE, NOT_PROVEN = "incast collapse", "no collapse", "not proven"
 COLLAPSE_SHARE = 0.5  # at most half of the goodput that there would be without loss
-_SHORTEST_IDLE = 0.5  # of RTOmin: other flows' packets may break the silence of those that wait
+_LOSSLESS_KINDS = ("pfc", "rnic")  # of queues: of a switch port, of a NIC
+_SHORTEST_IDLE = 0.5  # of the timer: other flows' packets may break the silence of those that wait
 # The RTO adds a smoothed round trip to RTOmin (RFC 6298); the timer wheel fires up to an eighth late, and
 # rounds up to ticks, of which the lab kernel has 1000 a second (kernel/time/timer.c).
 _LONGEST_IDLE = 1.25
@@ -71,7 +74,8 @@ class Verdict:
 
 def incast_verdict(run: Run) -> Verdict:
     """Whether `run` shows incast collapse, from its files alone."""
-    pieces = (_goodput(run), _timeouts(run), _drops(run), _idle_link(run), processor(run))
+    own = (_went_back(run),) if run.parameters.is_roce else ()
+    pieces = (_goodput(run), _timeouts(run), _drops(run), *own, _idle_link(run), processor(run))
     answer = _answer(pieces)
     return Verdict("incast", answer, pieces, good={COLLAPSE: False, NO_COLLAPSE: True}.get(answer))
 
@@ -79,7 +83,7 @@ def incast_verdict(run: Run) -> Verdict:
 def _answer(pieces: Sequence[Evidence]) -> str:
     """Goodput kept: no collapse. Lost, with nothing dropped and no timeout: none either, if the CPU kept up.
     All the evidence there: collapse. Else neither is proven."""
-    goodput, timed_out, dropped, _, processor = pieces
+    goodput, timed_out, dropped, *_, processor = pieces
     slow_by_itself = goodput.holds and timed_out.measured == 0 and dropped.measured == 0
     if goodput.holds is False or (slow_by_itself and processor.holds):
         return NO_COLLAPSE
@@ -113,7 +117,10 @@ def _goodput(run: Run) -> Evidence:
 
 
 def _timeouts(run: Run) -> Evidence:
-    """RTOs, and loss probes that waited as long: Linux probes a flight of one segment when its RTO is due."""
+    """RTOs, and loss probes that waited as long: Linux probes a flight of one segment when its RTO is due. Over RoCE
+    the timeouts of queue pairs."""
+    if run.parameters.is_roce:
+        return _pair_timeouts(run)
     fired, source = timeouts(run)
     late = _late_probes(run)
     known = fired is not None and (fired > 0 or late is not None)
@@ -130,24 +137,94 @@ def _timeouts(run: Run) -> Evidence:
     )
 
 
+def _pair_timeouts(run: Run) -> Evidence:
+    fired, source = timeouts(run)
+    return Evidence(
+        name="queue pairs' timeouts",
+        configured=None,
+        modelled=None,
+        measured=fired,
+        unit="timeouts",
+        tolerance="at least 1",
+        holds=None if fired is None else fired >= 1,
+        source=source,
+    )
+
+
+def _went_back(run: Run) -> Evidence:
+    """Go-back-N: packets that arrive behind a loss are sent once more."""
+    count, source = _go_backs(run)
+    return Evidence(
+        name="flows that went back",
+        configured=None,
+        modelled=None,
+        measured=count,
+        unit="times",
+        tolerance=f"at least 1 (go-back-N){_sent_again(run)}",
+        holds=None if count is None else count >= 1,
+        source=source,
+    )
+
+
+def _go_backs(run: Run) -> tuple[int | None, str]:
+    if all_captured(run):
+        return sum(event.kind != GO_BACK_N for event in _all_resent(run)), "sender captures"
+    if run.roce_counters is not None:
+        return _counted(run, "completer_retry_err"), "soft-RoCE counter completer_retry_err"
+    return None, "no sender captures and no soft-RoCE counters"
+
+
+def _sent_again(run: Run) -> str:
+    """What going back cost, and what made the flows do it, in words."""
+    if not all_captured(run):
+        return ""
+    kinds = [event.kind for event in _all_resent(run)]
+    causes = f"{text.counted(kinds.count(NAK), 'NAK')} and {text.counted(kinds.count(QP_TIMEOUT), 'timeout')}"
+    return f"; {text.counted(len(kinds), 'packet')} sent again, after {causes}" if kinds else ""
+
+
+def _all_resent(run: Run) -> list[Resent]:
+    return [event for events in run.retransmissions.values() for event in events]
+
+
+def _counted(run: Run, counter: str) -> int:
+    """One of soft-RoCE's counters over all hosts."""
+    return sum(told.get(counter, 0) for told in (run.roce_counters or {}).values())
+
+
 def timeouts(run: Run) -> tuple[int | None, str]:
-    """How often an RTO fired during the rounds, and the source of the figure; None when no file tells."""
-    if _all_captured(run):
-        return sum(event.kind == RTO for events in run.retransmissions.values() for event in events), "sender captures"
+    """How often an RTO, or the timeout of a queue pair, fired during the rounds, and the source of the figure; None
+    when no file tells.
+    """
+    if all_captured(run):
+        return sum(event.kind in (RTO, QP_TIMEOUT) for event in _all_resent(run)), "sender captures"
+    if run.parameters.is_roce:
+        return _least_timeouts(run)
     if run.tcp_counters is not None:
         return run.tcp_counters.get("TCPTimeouts", 0), "kernel counter TCPTimeouts"
     return None, "no sender captures and no kernel counters"
 
 
+def _least_timeouts(run: Run) -> tuple[int | None, str]:
+    """Soft-RoCE counts how often senders went back, for a NAK or a timeout, and all NAKs, also those that it ignored:
+    the difference was timeouts at least."""
+    if run.roce_counters is None:
+        return None, "no sender captures and no soft-RoCE counters"
+    went_back, naks = (_counted(run, name) for name in ("completer_retry_err", "out_of_seq_request"))
+    if went_back and went_back <= naks:
+        return None, "no sender captures, and soft-RoCE's counters do not tell timeouts from NAKs"
+    return went_back - naks if went_back else 0, "soft-RoCE counters completer_retry_err less out_of_seq_request"
+
+
 def _late_probes(run: Run) -> int | None:
     """Loss probes that waited for RTOmin or longer; None when neither captures nor the absence of probes tell."""
-    if _all_captured(run):
+    if all_captured(run):
         rto_min_s = run.parameters.rto_min_ns / 1e9
         return sum(stall.cause == LOSS_PROBE and stall.seconds >= rto_min_s for stall in run.stalls)
     return 0 if run.tcp_counters is not None and not run.tcp_counters.get("TCPLossProbes") else None
 
 
-def _all_captured(run: Run) -> bool:
+def all_captured(run: Run) -> bool:
     """Whether every sender's flow was captured, and there is a round to look at."""
     return bool(run.rounds and run.flows) and len(run.flows) == run.parameters.senders
 
@@ -168,13 +245,27 @@ def all_drops(run: Run) -> dict[str, int]:
     return port_drops({**run.measured.get("ports", {}), **nics})
 
 
+def pfc_queues(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The lossless classes of all switch ports and NICs, with their counters."""
+    stacks = [*measured.get("ports", {}).values(), *measured.get("nics", {}).values()]
+    return [queue for stack in stacks for queue in stack.get("qdiscs", []) if queue.get("kind") in _LOSSLESS_KINDS]
+
+
+def lossless_drops(run: Run) -> int | None:
+    """Packets that a lossless class had no room for, where PFC was to prevent that; what a watchdog discarded is not
+    among them. None without PFC, and where no file tells."""
+    if not run.parameters.pfc or "ports" not in run.measured:
+        return None
+    return sum(queue.get("drops", 0) - queue.get("discards", 0) for queue in pfc_queues(run.measured))
+
+
 def _drops(run: Run) -> Evidence:
     known = "ports" in run.measured and run.hot_port is not None
     drops = all_drops(run)
     hot = drops.pop(run.hot_port or "", 0)
     return Evidence(
         name="drops at the hot port",
-        configured=f"buffer {run.spec['buffer']}",
+        configured=f"{run.parameters.traffic_class} class, buffer {run.spec['buffer']}",
         modelled=None,
         measured=hot if known else None,
         unit="packets",
@@ -191,9 +282,11 @@ def _idle_link(run: Run) -> Evidence:
     Where only a lower bound is known, one outside the allowed range says nothing: the link may have been idle for
     longer, or more than once.
     """
-    rto_min_s = run.parameters.rto_min_ns / 1e9
-    shortest_s = _SHORTEST_IDLE * rto_min_s
-    longest_s = _LONGEST_IDLE * rto_min_s * 2 ** _backoffs(run) + _TICKS_S
+    is_roce = run.parameters.is_roce
+    timer_s = (QP_TIMEOUT_NS if is_roce else run.parameters.rto_min_ns) / 1e9
+    shortest_s = _SHORTEST_IDLE * timer_s
+    longest_s = _LONGEST_IDLE * timer_s * 2 ** _backoffs(run) + _TICKS_S
+    told = "a queue pair's timeout, ticks included" if is_roce else "RTOmin, ticks and backoff included"
     allowed = f"{text.seconds(shortest_s)} to {text.seconds(longest_s)}"
     gaps, source = idle_gaps_ns(run)
     measured = max(gaps) / 1e9 if gaps else None
@@ -201,11 +294,11 @@ def _idle_link(run: Run) -> Evidence:
         measured, source = _idle_by_counters_s(run, shortest_s, longest_s)
     return Evidence(
         name="idle link",
-        configured=rto_min_s,
-        modelled=rto_min_s + 2 * run.parameters.path.delay_ns / 1e9,
+        configured=timer_s,
+        modelled=timer_s + 2 * run.parameters.path.delay_ns / 1e9,
         measured=measured,
         unit="s",
-        tolerance=f"{allowed}: about RTOmin, ticks and backoff included",
+        tolerance=f"{allowed}: about {told}",
         holds=None if measured is None else shortest_s <= measured <= longest_s,
         source=source,
     )

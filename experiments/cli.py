@@ -256,12 +256,13 @@ def _run(arguments: argparse.Namespace) -> int:
     arguments.clock = arguments.clock or wanted.clock or request.CLOCKS[0]
     asked = plan(wanted.experiment, {**wanted.keys, **given_keys(arguments)})
     specs = [("main", limits.resolve(asked.main)), *(() if arguments.only else _cases(asked))]
-    for label, spec in specs:
+    for _, spec in specs:
         limits.memory_bytes(spec)
-        for warning in limits.warnings(spec):
-            screen.say(f"warning: {label}: {warning}")
     kernel = _kernel()
     folder = rundir.create(arguments.out, wanted.experiment.name)
+    for label, spec in specs:
+        for warning in limits.warnings(spec):
+            screen.say(f"warning: {label}: {warning}")
     try:
         return _run_all(arguments, asked, specs, kernel, folder)
     finally:

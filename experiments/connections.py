@@ -61,7 +61,7 @@ def queue_pairs(spec: Spec, steady: bool) -> roce.QueuePairs:
 def _patience(spec: Spec) -> dict[str, Any]:
     """Where nothing is lost a NIC that is paced slowly must not take its own packets for lost; where packets are, an
     incast of many queue pairs would soon have used up the few retries of one."""
-    if spec.pfc == "off":
+    if spec.pfc == "off" or spec.allow_loss:
         return {"retries": roce.ENDLESS_RETRIES}
     return {"ack_timeout": _PACED_ACK_TIMEOUT} if spec.cc == "dcqcn" else {}
 

@@ -29,8 +29,8 @@ EXPERIMENT = Experiment(
     name="control_latency",
     question="What does a slow control loop cost that marks or pauses?",
     claim="slide 14: PFC and DCQCN cure incast, both of which act in the switch",
-    expects="up to a few round trips of latency little changes; with milliseconds pauses come too late and packets are"
-    " lost, and marks come in long bursts that leave the link idle",
+    expects="pauses come in time for 10 us, with the headroom that this takes, and too late from 100 us on: packets are"
+    " lost; marks by step come in bursts, the longer the later, and leave more and more of the link idle",
     defaults={
         **LOSSLESS,
         "topology": "leaf_spine",
@@ -38,6 +38,7 @@ EXPERIMENT = Experiment(
         "hosts_per_leaf": 4,
         "spines": 1,
         "uplink_rate": "160Gbps",
+        "buffer": "600KB",  # room for the headroom of a loop of 10 us
         "queue": "dcqcn",
         "traffic": crowd(["h5", "h6", "h7", "h8"]),
         "duration": "40ms",

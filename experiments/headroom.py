@@ -8,15 +8,15 @@ from experiments.lossless import needed_headroom_bytes
 from experiments.spec import Spec
 from topologies.units import format_bytes
 
-SHARES = (0.25, 0.5, 0.75, 0.9, 1.25)  # of the formula's; the main run has all of it
+PERCENT = (25, 50, 75, 90, 125)  # of the formula's; the main run has all of it
 
 
 def shares(spec: Spec) -> tuple[Case, ...]:
     """The same incast with less headroom than the formula asks for, and with more."""
     needed_bytes = needed_headroom_bytes(limits.resolve(spec))
     return tuple(
-        Case(f"headroom-{share}", {"headroom": format_bytes(int(share * needed_bytes)), "allow_loss": "on"})
-        for share in SHARES
+        Case(f"headroom-{part:03}", {"headroom": format_bytes(needed_bytes * part // 100), "allow_loss": "on"})
+        for part in PERCENT
     )
 
 
@@ -33,6 +33,7 @@ EXPERIMENT = Experiment(
         "transport": "roce",
         "mtu": "4300B",
         "pfc": "on",
+        "xoff": "60KB",  # everybody is paused long before its data is sent
         "bytes": "1MiB",
         "capture": "off",
     },

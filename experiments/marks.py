@@ -30,9 +30,9 @@ def marking(spec: Spec) -> Marking | MarkingByRate | None:
 
 
 def warnings(spec: Spec) -> list[str]:
-    """Where PFC may act before marks do in a resolved spec, a line each: not at one hot port, but when all ports are
-    full at once (DCQCN, SIGCOMM 2015, section 4)."""
-    if spec.queue not in MARKING_QUEUES or spec.pfc == "off" or not spec.alpha:
+    """Where PFC may act before marks do in a resolved spec, a line each: not at one hot port, as an incast has, but
+    when all ports are full at once (DCQCN, SIGCOMM 2015, section 4)."""
+    if spec.queue not in MARKING_QUEUES or spec.pfc == "off" or not spec.alpha or spec.workload == "incast":
         return []
     kmin_bytes, first_bytes = known(spec.kmin_bytes), lossless.first_pause_bytes(spec)
     if kmin_bytes < first_bytes:

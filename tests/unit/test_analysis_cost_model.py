@@ -6,16 +6,21 @@ import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analysis.cost_model import (
     Path,
     buffer_fill_seconds,
     goodput_one_timeout_bps,
+    headroom_bytes,
     ideal_round_seconds,
     line_rate_fill_seconds,
+    longest_links,
     one_way_delay_ns,
     store_and_forward_ns,
 )
+from controller import pause
 from topologies.units import BadRequest
 
 PATH = Path(rate_bps=400_000_000_000, delay_ns=2500, mtu_bytes=1500)
@@ -104,5 +109,41 @@ def test_the_first_frame_crosses_the_links_between_switches_too() -> None:
 
 
 def test_a_topology_without_a_model_is_refused() -> None:
-    with pytest.raises(BadRequest, match=r"topology: 'ring'.*star"):
-        one_way_delay_ns("ring", 1, 1)
+    with pytest.raises(BadRequest, match=r"topology: 'torus'.*star"):
+        one_way_delay_ns("torus", 1, 1)
+
+
+def test_headers_of_roce() -> None:
+    """Ethernet 14, IPv4 20, UDP 8, BTH 12 and ICRC 4 on each packet, RETH 16 on the first of a WRITE."""
+    path = replace(PATH, mtu_bytes=4300, roce_mtu_bytes=4096, message_bytes=16)
+    assert (path.segment_bytes, path.frame_bytes) == (4096, 4154)
+    assert path.wire_bytes(4096) == 4154 + 16
+    assert path.wire_bytes(4097) == 4097 + 2 * 58 + 16
+    assert replace(path, message_bytes=0).wire_bytes(4097) == 4097 + 2 * 58
+
+
+@given(
+    rate_gbps=st.integers(1, 400),
+    delay_ns=st.integers(0, 100_000),
+    switch_ns=st.integers(0, 5_000),
+    mtu_bytes=st.integers(576, 9000),
+    latency_ns=st.integers(0, 10**7),
+)
+def test_headroom_is_what_the_fabric_sets_aside(
+    rate_gbps: int, delay_ns: int, switch_ns: int, mtu_bytes: int, latency_ns: int
+) -> None:
+    rate_bps = rate_gbps * 10**9
+    asked = pause.headroom_bytes(
+        rate_bps, delay_ns, mtu_bytes + 14, pause.reaction_ns(rate_bps, switch_ns) + latency_ns
+    )
+    assert headroom_bytes(rate_bps, delay_ns, switch_ns, mtu_bytes, latency_ns) == asked
+
+
+def test_headroom_of_a_fast_link() -> None:
+    """400 Gb/s for 2 x 1 us, 2 x 0.5 us, 2 ns of pause frame and 50 ns; two frames."""
+    assert headroom_bytes(400 * 10**9, 1000, 500, 1500) == 3052 * 50 + 2 * 1514
+
+
+def test_a_ring_is_as_long_as_one_way_round() -> None:
+    assert longest_links("ring", 5) == 6
+    assert one_way_delay_ns("ring", 1000, 1, switches=5) == 6 * 1000 + 5

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scapy.contrib.mac_control import MACControlClassBasedFlowControl, MACControlGate, MACControlPause
+from scapy.contrib.roce import AETH, BTH
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Raw
 from scapy.utils import wrpcap
 
-from analysis.pcap import ACK, SYN, read_pcap
+from analysis.pcap import ACK, PAUSE, PFC, SYN, read_pcap
 from topologies.units import BadRequest
 
 T0_NS = 1_700_000_000_123_456_789
@@ -250,3 +252,49 @@ def test_no_damage_raises_anything_but_a_bad_request(
         return
     assert len({len(getattr(packets, name)) for name in ("time_ns", "seq", "payload_bytes", "sack_blocks")}) == 1
     assert (packets.payload_bytes >= 0).all()
+
+
+def test_roce_packets_written_by_scapy(tmp_path: Path) -> None:
+    """A WRITE's first packet, a padded last one with immediate data, a NAK, a CNP, and UDP that is none of it."""
+    ends, udp = IP(src="10.0.0.2", dst="10.0.0.1", tos=26 << 2 | 2), UDP(sport=50_000, dport=4791)
+    first = BTH(opcode=0x06, dqpn=0xABCDEF, psn=0xFFFFFF) / Raw(bytes(16 + 1000))
+    last = BTH(opcode=0x09, dqpn=18, psn=0, ackreq=1, padcount=3) / Raw(bytes(4 + 997 + 3))
+    nak = BTH(opcode=0x11, dqpn=17, psn=5) / AETH(syndrome=0x60, msn=3)
+    cnp = BTH(opcode=0x81, dqpn=17) / Raw(bytes(16))
+    frames = [Ether() / ends / udp / each for each in (first, last, nak, cnp)]
+    wrpcap(str(tmp_path / "roce.pcap"), [*frames, Ether() / ends / UDP(sport=1, dport=2) / Raw(bytes(40))])
+
+    packets = read_pcap(tmp_path / "roce.pcap")
+
+    assert packets.is_roce.tolist() == [True] * 4 + [False]
+    assert packets.opcode.tolist() == [0x06, 0x09, 0x11, 0x81, 0]
+    assert packets.qpn.tolist() == [0xABCDEF, 18, 17, 17, 0]
+    assert packets.psn.tolist() == [0xFFFFFF, 0, 5, 0, 0]
+    assert packets.ack_request.tolist() == [False, True, False, False, False]
+    assert packets.syndrome.tolist() == [0, 0, 0x60, 0, 0]
+    assert packets.payload_bytes.tolist() == [1000, 997, 0, 0, 0]
+    assert (packets.sport[0], packets.dscp[0], packets.ecn[0]) == (50_000, 26, 2)
+
+
+def test_pause_frames_written_by_scapy(tmp_path: Path) -> None:
+    pfc = MACControlClassBasedFlowControl(c3_enabled=1, c0_enabled=1, c3_pause_time=65535, c0_pause_time=7)
+    frames = [
+        Ether() / pfc / Raw(bytes(26)),
+        Ether() / MACControlPause(pause_time=300) / Raw(bytes(42)),
+        Ether() / MACControlGate() / Raw(bytes(40)),
+    ]
+    wrpcap(str(tmp_path / "pause.pcap"), frames)
+    packets = read_pcap(tmp_path / "pause.pcap")
+    assert packets.mac_control.tolist() == [PFC, PAUSE, 0]
+    assert packets.pause_classes.tolist() == [0b1001, 0xFF, 0]
+    assert packets.pause_quanta.tolist() == [[7, 0, 0, 65535, 0, 0, 0, 0], [300] * 8, [0] * 8]
+    assert packets.select(packets.mac_control == PFC).pause_quanta.shape == (1, 8)
+
+
+@pytest.mark.parametrize(("snaplen", "is_roce", "syndrome"), [(53, False, 0), (54, True, 0), (55, True, 0x60)])
+def test_roce_headers_cut_by_the_snaplen(tmp_path: Path, snaplen: int, is_roce: bool, syndrome: int) -> None:
+    path = tmp_path / "short.pcap"
+    frame = bytes(Ether() / IP() / UDP(dport=4791) / BTH(opcode=0x11, dqpn=1, psn=2) / AETH(syndrome=0x60))
+    path.write_bytes(pcap_bytes([(T0_NS, frame)], snaplen=snaplen))
+    packets = read_pcap(path)
+    assert (packets.is_roce[0], packets.syndrome[0]) == (is_roce, syndrome)

@@ -71,12 +71,12 @@ def test_headroom_is_a_share_of_the_formulas() -> None:
     found = specs("headroom")
     needed_bytes = needed_headroom_bytes(found["main"])
     assert found["main"].headroom_bytes == needed_bytes
-    assert known(found["headroom-0.5"].headroom_bytes) == pytest.approx(needed_bytes / 2, abs=1)
+    assert known(found["headroom-050"].headroom_bytes) == pytest.approx(needed_bytes / 2, abs=1)
     assert [label for label, spec in found.items() if known(spec.headroom_bytes) < needed_bytes] == [
-        "headroom-0.25",
-        "headroom-0.5",
-        "headroom-0.75",
-        "headroom-0.9",
+        "headroom-025",
+        "headroom-050",
+        "headroom-075",
+        "headroom-090",
     ]
 
 

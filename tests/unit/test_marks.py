@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import limits, lossless
-from experiments.spec import Spec, parse
+from experiments import limits, lossless, marks
+from experiments.spec import Spec, known, parse
 from topologies.profiles import Marking, MarkingByRate
 from topologies.units import BadRequest
 
@@ -150,7 +150,22 @@ def test_marks_that_come_too_late_are_refused(keys: dict[str, Any], line: str) -
 def test_with_pfc_marks_end_below_xoff() -> None:
     assert at(400, **PFC, queue="dcqcn") == (50_000, 100_000 - 1514, 0.01)
     shared = resolve(pfc="on", transport="roce", queue="dcqcn", alpha="1/16", hosts=8)
-    assert shared.kmax_bytes == lossless.first_pause_bytes(shared) - 1514
+    assert shared.kmax_bytes == known(shared.xoff_bytes) - 1514
+
+
+@pytest.mark.parametrize(
+    ("keys", "warned"),
+    [
+        ({"workload": "permutation", "alpha": "1", "pool": "600KB", "hosts": "33"}, True),
+        ({"workload": "incast", "alpha": "1", "pool": "600KB", "senders": "32"}, False),  # one port is hot
+        ({"workload": "permutation", "alpha": "1", "pool": "9MB", "hosts": "33"}, False),
+        ({"workload": "permutation"}, False),
+    ],
+)
+def test_marks_that_may_come_after_pauses_are_warned_of(keys: dict[str, Any], warned: bool) -> None:
+    spec = resolve(pfc="on", transport="roce", queue="dcqcn", **keys)
+    assert bool(marks.warnings(spec)) is warned
+    assert (lossless.first_pause_bytes(spec) <= known(spec.kmin_bytes)) >= warned
 
 
 RATES = st.sampled_from(["1Gbps", "10Gbps", "25Gbps", "40Gbps", "100Gbps", "400Gbps", "800Gbps"])

@@ -35,7 +35,7 @@ def resolve(**keys: Any) -> Spec:
         (STREAMS, {"interval": "5us"}),
         (STREAMS, {"capture": "all"}),
         ({"topology": "ring"}, {"switches": 40}),
-        (ROCE, {"mtu": "4200B"}),
+        ({**ROCE, "bytes": "8MB"}, {"mtu": "4200B"}),
         (ROCE, {"pfc": "on"}),
         (ROCE, {"queue": "dcqcn"}),
         ({**ROCE, "bytes": "1KB"}, {"bytes": "100KB"}),
