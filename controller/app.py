@@ -23,8 +23,9 @@ from controller.policy import Orders
 from controller.routing import Port
 from controller.state import FabricState
 from topologies.addresses import ROUTER_MAC, interface
+from topologies.live_queues import change_marking
 from topologies.netlink import Netlink, NetlinkError, Request
-from topologies.qdisc import LOSSLESS_DSCP, change_marking
+from topologies.qdisc import LOSSLESS_DSCP
 
 _LEAST_REPAIR_NS = 1_000_000
 _QUEUES_LIMIT_S, _QUEUES_POLL_S = 60.0, 0.001

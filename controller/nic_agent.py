@@ -23,7 +23,7 @@ from functools import partial
 from controller.dcqcn import Dcqcn, NotificationPoint, ReactionPoint
 from controller.loop import Loop, Timer
 from controller.roce_packet import CNP, HEADER_BYTES, RocePacket, cnp, congestion_filter, parse
-from topologies import qdisc
+from topologies import live_queues
 from topologies.namespaces import entered
 from topologies.netlink import Netlink
 
@@ -178,14 +178,14 @@ class NicAgent:
 
     def _sent_bytes(self, queue_pair: Destination) -> int:
         """A NIC tells of some hundred queue pairs: of any further ones no bytes are counted."""
-        paced = qdisc.read_queue_pairs(self._netlink, self._nic.ifindex).get(queue_pair)
+        paced = live_queues.read_queue_pairs(self._netlink, self._nic.ifindex).get(queue_pair)
         return 0 if paced is None else paced.sent_bytes
 
     def _apply(self, limiter: _Limiter, time_ns: int, event: int) -> None:
         """Pace the queue pair at its rate, or no more, and wait for its next timer."""
         point = limiter.point
         rate_bps = None if point.next_ns is None else point.rate_bps
-        self._netlink.execute([qdisc.pace(self._nic.ifindex, *limiter.queue_pair, rate_bps)])
+        self._netlink.execute([live_queues.pace(self._nic.ifindex, *limiter.queue_pair, rate_bps)])
         self._record.changed(time_ns, limiter.queue_pair, event, point)
         if limiter.timer is not None:
             limiter.timer.cancel()

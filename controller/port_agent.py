@@ -30,7 +30,7 @@ from controller.commands import Pause
 from controller.loop import Callback, Loop, Timer
 from controller.pause import Event, Hold, Pauser
 from controller.pfc_frame import ETHERTYPE, FRAME_BYTES, PfcFrame, decode, priority_of
-from topologies import qdisc
+from topologies import live_queues, qdisc
 from topologies.addresses import interface
 from topologies.emulate import Fabric
 from topologies.namespaces import entered
@@ -204,7 +204,7 @@ class PortAgent:
             if self._controller is not None:
                 self._orders = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
                 self._orders.connect(str(self._controller))
-            listener = qdisc.PfcListener()
+            listener = live_queues.PfcListener()
             stack.callback(listener.close)
             self._loop.watch(listener.fileno(), partial(self._crossed, listener))
             self._opened = stack.pop_all()
@@ -234,7 +234,7 @@ class PortAgent:
                 self._loop.call_at(stuck.begin_ns, partial(self._turn, end, True, 0))
                 self._loop.call_at(stuck.end_ns, partial(self._turn, end, False, 0))
 
-    def _crossed(self, listener: qdisc.PfcListener) -> None:
+    def _crossed(self, listener: live_queues.PfcListener) -> None:
         latency_ns = self._policy.control_latency_ns
         for crossing in listener.read():
             turn = partial(self._turn, self._by_index[crossing.ifindex], crossing.xoff, crossing.ingress_bytes)
@@ -296,5 +296,5 @@ class PortAgent:
 
 def _request(port: Port, event: Event) -> Request:
     if event in (Event.WATCHDOG_ON, Event.WATCHDOG_OFF):
-        return qdisc.discard(port.ifindex, event is Event.WATCHDOG_ON)
-    return qdisc.hold(port.ifindex, event is Event.HELD, is_nic=port.host is not None)
+        return live_queues.discard(port.ifindex, event is Event.WATCHDOG_ON)
+    return live_queues.hold(port.ifindex, event is Event.HELD, is_nic=port.host is not None)

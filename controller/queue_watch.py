@@ -28,8 +28,8 @@ from controller.loop import Loop
 from controller.policy import Policy
 from controller.telemetry import drain
 from topologies.describe import FabricDescription, ends
+from topologies.live_queues import Probe
 from topologies.profiles import ETHERNET_HEADER_BYTES
-from topologies.qdisc import Probe
 
 _LEAST_WAIT_NS = 1_000
 _IDLE_LOOKS = 3

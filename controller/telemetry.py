@@ -20,7 +20,7 @@ from array import array
 from itertools import count
 from pathlib import Path
 
-from topologies.qdisc import Probe
+from topologies.live_queues import Probe
 
 COLUMNS = ("time_ns", "queue_bytes", "queue_packets", "drops", "marks")
 _PERIOD_S = 1e-6

@@ -16,7 +16,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from topologies import qdisc
+from topologies import live_queues, qdisc
 from topologies.emulate import Fabric, emulate
 from topologies.namespaces import entered
 from topologies.profiles import HostProfile, LinkProfile, SwitchProfile
@@ -80,7 +80,7 @@ def measure_buffer(buffer_bytes: int) -> tuple[int, int]:
             for _ in range(buffer_bytes // fast.frame_bytes + 20):
                 sender.sendto(_PAYLOAD, (fabric.nameToNode["h1"].IP(), _PORT))
             time.sleep(100e-6)
-        probe = qdisc.Probe(fabric.port_index["leaf1-eth1"], qdisc.LOSSY)
+        probe = live_queues.Probe(fabric.port_index["leaf1-eth1"], qdisc.LOSSY)
         queued_bytes, _, drops, _ = probe.read()
         probe.close()
     if not drops:

@@ -46,7 +46,6 @@ from dataclasses import dataclass, field, replace
 from topologies.netlink import (
     NLM_F_CREATE,
     NLM_F_DUMP,
-    NLM_F_ECHO,
     NLM_F_EXCL,
     RTM_GETQDISC,
     RTM_NEWQDISC,
@@ -60,16 +59,7 @@ from topologies.netlink import (
     text,
 )
 from topologies.profiles import LinkProfile, Lossless, Marking, SwitchProfile
-from topologies.qdisc_kinds import (
-    FORMATS,
-    TCA_OPTIONS,
-    TICK_NS,
-    Value,
-    pfc_order,
-    rnic_hold,
-    rnic_pairs,
-    rnic_rate,
-)
+from topologies.qdisc_kinds import FORMATS, TCA_OPTIONS, TICK_NS, Value
 
 ROOT = 0xFFFFFFFF
 NETEM, TBF, PRIO, CONTROL, LOSSLESS_RED, LOSSLESS, LOSSY_RED, LOSSY = (handle << 16 for handle in range(1, 9))
@@ -85,8 +75,9 @@ _TIMER_LATENESS_NS = 16
 # all, TCP, and of its flags ACK alone (ECE may be there too; data ends with PSH).
 _PURE_ACK = ((0x0000FF80, 0, 0), (0x00FF0000, 6 << 16, 8), (0x00BF0000, 0x10 << 16, 32))
 
-_TCA_KIND, _TCA_STATS2 = 1, 7
-_TCM = struct.Struct("=BxxxiIII")
+TCA_KIND, TCA_STATS2 = 1, 7
+STATS_QUEUE, STATS_APP = 3, 4
+TCM = struct.Struct("=BxxxiIII")
 
 
 @dataclass(frozen=True)
@@ -103,14 +94,15 @@ class Qdisc:
         """Plain values for a run directory; handles in tc's notation ("7:", "3:3")."""
         return {
             "kind": self.kind,
-            "handle": _handle_text(self.handle),
-            "parent": _handle_text(self.parent),
+            "handle": handle_text(self.handle),
+            "parent": handle_text(self.parent),
             "options": self.options,
             **self.statistics,
         }
 
 
-def _handle_text(handle: int) -> str:
+def handle_text(handle: int) -> str:
+    """A handle in tc's notation: "7:", "3:3", "root"."""
     if handle == ROOT:
         return "root"
     minor = handle & 0xFFFF
@@ -178,11 +170,12 @@ def _marked(
     """`queue` behind a marker, or alone when the switch does not mark, or would drop where it may not."""
     if marking is None or (marking.drop and not may_drop):
         return (queue,)
-    options = _red_options(marking, buffer_bytes)
+    options = red_options(marking, buffer_bytes)
     return (Qdisc("red", red_handle, queue.parent, options), replace(queue, parent=red_handle | 1))
 
 
-def _red_options(marking: Marking, buffer_bytes: int) -> dict[str, Value]:
+def red_options(marking: Marking, buffer_bytes: int) -> dict[str, Value]:
+    """A marking curve as RED's options."""
     return {
         "kmin_bytes": marking.kmin_bytes,
         "kmax_bytes": marking.kmax_bytes,
@@ -214,21 +207,22 @@ def _of_dscp(dscp: int) -> tuple[tuple[int, int, int], ...]:
     return ((0x00FC0000, dscp << 18, 0),)
 
 
-def _tc_message(ifindex: int, handle: int, parent: int, info: int = 0) -> bytes:
-    return _TCM.pack(0, ifindex, handle, parent, info)
+def tc_message(ifindex: int, handle: int, parent: int, info: int = 0) -> bytes:
+    """struct tcmsg: what a message about a qdisc or filter begins with."""
+    return TCM.pack(0, ifindex, handle, parent, info)
 
 
 def _new(ifindex: int, qdisc: Qdisc) -> Request:
     body = (
-        _tc_message(ifindex, qdisc.handle, qdisc.parent)
-        + text(_TCA_KIND, qdisc.kind)
+        tc_message(ifindex, qdisc.handle, qdisc.parent)
+        + text(TCA_KIND, qdisc.kind)
         + FORMATS[qdisc.kind].encode(qdisc.options)
     )
     return Request(
         RTM_NEWQDISC,
         NLM_F_CREATE | NLM_F_EXCL,
         body,
-        f"add {qdisc.kind} {_handle_text(qdisc.handle)} to interface {ifindex}",
+        f"add {qdisc.kind} {handle_text(qdisc.handle)} to interface {ifindex}",
     )
 
 
@@ -245,114 +239,9 @@ def _classify(
     packed = b"".join(struct.pack("!II", mask, value) + struct.pack("=ii", offset, 0) for mask, value, offset in keys)
     selector = struct.pack("=BBBxHHhhI", 1, 0, len(keys), 0, 0, 0, 0, 0) + packed
     info = order << 16 | socket.htons(ethertype)
-    body = _tc_message(ifindex, 0, PRIO, info) + text(_TCA_KIND, "u32")
+    body = tc_message(ifindex, 0, PRIO, info) + text(TCA_KIND, "u32")
     body += nested(TCA_OPTIONS, number(1, PRIO | band), attribute(5, selector))
     return Request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, body, f"classify {what} on interface {ifindex}")
-
-
-# --- orders to queues that are at work
-
-
-def hold(ifindex: int, held: bool, is_nic: bool) -> Request:
-    """Hold back the lossless class of a NIC or a switch port, or release it."""
-    options = rnic_hold(held) if is_nic else pfc_order(held=held)
-    return _order(ifindex, LOSSLESS, "rnic" if is_nic else "pfc", options, "hold" if held else "release")
-
-
-def discard(ifindex: int, on: bool) -> Request:
-    """Have a switch port throw away its lossless class, what waits and what comes, or no longer."""
-    return _order(ifindex, LOSSLESS, "pfc", pfc_order(discards=on), "discard" if on else "discard no more")
-
-
-def pace(ifindex: int, destination_ip: str, qpn: int, rate_bps: int | None) -> Request:
-    """Set the rate of a NIC's queue pair, known by where its packets go; None: as fast as the line."""
-    options = rnic_rate(socket.inet_aton(destination_ip), qpn, rate_bps)
-    return _order(ifindex, LOSSLESS, "rnic", options, f"rate of the queue pair to {destination_ip}:{qpn}")
-
-
-def change_marking(ifindex: int, is_lossless: bool, marking: Marking) -> Request:
-    """Give a switch port's marker of one class another curve; what waits stays (a limit would make a new queue)."""
-    handle = LOSSLESS_RED if is_lossless else LOSSY_RED
-    options = FORMATS["red"].encode(_red_options(marking, buffer_bytes=0))
-    return _order(ifindex, handle, "red", options, "marking")
-
-
-def _order(ifindex: int, handle: int, kind: str, options: bytes, what: str) -> Request:
-    body = _tc_message(ifindex, handle, 0) + text(_TCA_KIND, kind) + options
-    return Request(RTM_NEWQDISC, 0, body, f"{what} at {kind} {_handle_text(handle)} of interface {ifindex}")
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """The count of what came in by a switch port has crossed XOFF upwards (`xoff`), or XON downwards."""
-
-    ifindex: int
-    xoff: bool
-    ingress_bytes: int
-
-
-class PfcListener:
-    """Hears of every crossing in the current namespace, as it happens (RTNLGRP_PFC, lab/patches/0008)."""
-
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _LISTENER_BYTES)
-        self._socket.bind((0, 0))  # a socket without a port number is taken for the sender, and skipped
-        try:
-            self._socket.setsockopt(_SOL_NETLINK, _NETLINK_ADD_MEMBERSHIP, _RTNLGRP_PFC)
-        except OSError as error:
-            self._socket.close()
-            raise OSError(error.errno, f"the kernel tells of no PFC crossings: {error.strerror}") from error
-        self._socket.setblocking(False)
-
-    def fileno(self) -> int:
-        """Readable when there is news."""
-        return self._socket.fileno()
-
-    def read(self) -> list[Crossing]:
-        """The crossings since the last call, in order; raises OSError (ENOBUFS) when some were missed."""
-        found: list[Crossing] = []
-        while True:
-            try:
-                message = self._socket.recv(_CROSSING_BYTES)
-            except BlockingIOError:
-                return found
-            _, ifindex, _, _, xoff = _TCM.unpack_from(message, _NETLINK_HEADER_BYTES)
-            options = attributes(message[_NETLINK_HEADER_BYTES + _TCM.size :])[TCA_OPTIONS]
-            found.append(Crossing(ifindex, bool(xoff), struct.unpack("=I", options)[0]))
-
-    def close(self) -> None:
-        """Hear no more."""
-        self._socket.close()
-
-
-_SO_RCVBUFFORCE, _SOL_NETLINK, _NETLINK_ADD_MEMBERSHIP = 33, 270, 1
-_RTNLGRP_PFC = 40
-_LISTENER_BYTES = 16 << 20
-_CROSSING_BYTES, _NETLINK_HEADER_BYTES = 256, 16
-
-
-@dataclass(frozen=True)
-class Paced:
-    """A queue pair in a NIC's rnic: its rate (None: the line's), what it has sent, and what waits."""
-
-    rate_bps: int | None
-    sent_bytes: int
-    backlog_bytes: int
-
-
-def read_queue_pairs(netlink: Netlink, ifindex: int) -> dict[tuple[str, int], Paced]:
-    """(destination address, destination queue pair number) -> how it fares, for the queue pairs that have sent; at most
-    some hundred, as many as a message holds."""
-    request = Request(RTM_GETQDISC, NLM_F_ECHO, _tc_message(ifindex, LOSSLESS, 0), f"read rnic of interface {ifindex}")
-    found = {}
-    for body in netlink.query(request):
-        for address, qpn, rate_bytes_ps, sent, waiting in rnic_pairs(attributes(body[_TCM.size :])[TCA_OPTIONS]):
-            found[socket.inet_ntoa(address), qpn] = Paced(rate_bytes_ps * 8 or None, sent, waiting)
-    return found
-
-
-# --- what the kernel holds
 
 
 def read(netlink: Netlink, ifindex: int) -> list[Qdisc]:
@@ -363,7 +252,7 @@ def read(netlink: Netlink, ifindex: int) -> list[Qdisc]:
 def read_all(netlink: Netlink) -> dict[int, list[Qdisc]]:
     """Every qdisc of the netlink socket's namespace by interface index."""
     found: dict[int, list[Qdisc]] = {}
-    for body in netlink.query(Request(RTM_GETQDISC, NLM_F_DUMP, _tc_message(0, 0, 0), "list qdiscs")):
+    for body in netlink.query(Request(RTM_GETQDISC, NLM_F_DUMP, tc_message(0, 0, 0), "list qdiscs")):
         ifindex, qdisc = _decode(body)
         if qdisc.kind in FORMATS:
             found.setdefault(ifindex, []).append(qdisc)
@@ -371,11 +260,11 @@ def read_all(netlink: Netlink) -> dict[int, list[Qdisc]]:
 
 
 def _decode(body: bytes) -> tuple[int, Qdisc]:
-    _, ifindex, handle, parent, _ = _TCM.unpack_from(body)
-    found = attributes(body[_TCM.size :])
-    kind = found[_TCA_KIND].rstrip(b"\0").decode()
+    _, ifindex, handle, parent, _ = TCM.unpack_from(body)
+    found = attributes(body[TCM.size :])
+    kind = found[TCA_KIND].rstrip(b"\0").decode()
     options = FORMATS[kind].decode(found.get(TCA_OPTIONS, b"")) if kind in FORMATS else {}
-    return ifindex, Qdisc(kind, handle, parent, options, _statistics(kind, found.get(_TCA_STATS2, b"")))
+    return ifindex, Qdisc(kind, handle, parent, options, _statistics(kind, found.get(TCA_STATS2, b"")))
 
 
 def _statistics(kind: str, data: bytes) -> dict[str, int]:
@@ -385,7 +274,7 @@ def _statistics(kind: str, data: bytes) -> dict[str, int]:
     packets = struct.unpack_from(
         "=Q" if 8 in found else "=I", found[8] if 8 in found else found.get(1, bytes(16)), 0 if 8 in found else 8
     )[0]
-    queued, backlog, drops, _, overlimits = struct.unpack_from("=5I", found.get(_STATS_QUEUE, bytes(20)))
+    queued, backlog, drops, _, overlimits = struct.unpack_from("=5I", found.get(STATS_QUEUE, bytes(20)))
     values = {
         "bytes": count,
         "packets": packets,
@@ -394,12 +283,12 @@ def _statistics(kind: str, data: bytes) -> dict[str, int]:
         "backlog_packets": queued,
         "backlog_bytes": backlog,
     }
-    if kind == "red" and _STATS_APP in found:
-        values["early"], _, _, values["marked"] = struct.unpack_from("=4I", found[_STATS_APP])
-    if kind == "pfc" and _STATS_APP in found:
-        values.update(zip(_PFC_COUNTERS, struct.unpack("=4Q4I", found[_STATS_APP])))
-    if kind == "rnic" and _STATS_APP in found:
-        (values["held_ns"],) = struct.unpack("=Q", found[_STATS_APP])
+    if kind == "red" and STATS_APP in found:
+        values["early"], _, _, values["marked"] = struct.unpack_from("=4I", found[STATS_APP])
+    if kind == "pfc" and STATS_APP in found:
+        values.update(zip(_PFC_COUNTERS, struct.unpack("=4Q4I", found[STATS_APP])))
+    if kind == "rnic" and STATS_APP in found:
+        (values["held_ns"],) = struct.unpack("=Q", found[STATS_APP])
     return values
 
 
@@ -426,10 +315,10 @@ def differences(asked: tuple[Qdisc, ...], got: list[Qdisc], link: LinkProfile) -
     for qdisc in asked:
         real = by_handle.get(qdisc.handle)
         if real is None or real.kind != qdisc.kind or (real.parent != qdisc.parent):
-            lines.append(f"{qdisc.kind} {_handle_text(qdisc.handle)} at {_handle_text(qdisc.parent)} is missing")
+            lines.append(f"{qdisc.kind} {handle_text(qdisc.handle)} at {handle_text(qdisc.parent)} is missing")
             continue
         lines += [
-            f"{qdisc.kind} {_handle_text(qdisc.handle)}: {name} is {real.options[name]}, asked {value}"
+            f"{qdisc.kind} {handle_text(qdisc.handle)}: {name} is {real.options[name]}, asked {value}"
             for name, value in qdisc.options.items()
             if name in real.options
             and (qdisc.kind, name) != _NOT_KEPT
@@ -450,55 +339,3 @@ def _close(name: str, asked: Value, real: Value, link: LinkProfile) -> bool:
     if name == "alpha":
         return abs(float(asked) - float(real)) <= 1 / 512
     return asked == real
-
-
-class Probe:
-    """Reads one qdisc again and again with as little work as possible: one prepared request, fixed places in
-    the answer."""
-
-    def __init__(self, ifindex: int, handle: int) -> None:
-        self._netlink = Netlink()
-        self._request = self._netlink.prepare(
-            Request(RTM_GETQDISC, NLM_F_ECHO, _tc_message(ifindex, handle, 0), f"read qdisc {_handle_text(handle)}")
-        )
-        self._length = 0
-        self._queue_at = 0
-        self._red_at: int | None = None
-
-    def read(self) -> tuple[int, int, int, int]:
-        """Queue in bytes and packets, drops and marks since the qdisc was made."""
-        answer = self._netlink.exchange(self._request)
-        if len(answer) != self._length:
-            self._locate(answer)
-        packets, backlog_bytes, drops = _QUEUE.unpack_from(answer, self._queue_at)
-        marks = _MARKED.unpack_from(answer, self._red_at)[0] if self._red_at is not None else 0
-        return backlog_bytes, packets, drops, marks
-
-    def _locate(self, answer: bytes) -> None:
-        """Where gnet_stats_queue and tc_red_xstats lie in an answer of this length."""
-        top = _places(answer, 16 + _TCM.size, len(answer))
-        if _TCA_STATS2 not in top:
-            raise OSError("the kernel does not tell this qdisc's counters")
-        inner = _places(answer, *top[_TCA_STATS2])
-        self._length, self._queue_at = len(answer), inner[_STATS_QUEUE][0]
-        is_red = answer[slice(*top[_TCA_KIND])].startswith(b"red\0")
-        self._red_at = inner[_STATS_APP][0] + _RED_MARKED_OFFSET if is_red else None
-
-    def close(self) -> None:
-        """Close the netlink socket."""
-        self._netlink.close()
-
-
-_QUEUE, _MARKED = struct.Struct("=III"), struct.Struct("=I")
-_STATS_QUEUE, _STATS_APP = 3, 4
-_RED_MARKED_OFFSET = 12
-
-
-def _places(data: bytes, begin: int, end: int) -> dict[int, tuple[int, int]]:
-    """Attribute number -> where its payload begins and ends."""
-    found = {}
-    while begin + 4 <= end:
-        length, kind = struct.unpack_from("=HH", data, begin)
-        found[kind & 0x3FFF] = (begin + 4, begin + length)
-        begin += max(4, (length + 3) & ~3)
-    return found

@@ -28,7 +28,7 @@ from controller.dcqcn import Dcqcn
 from controller.loop import Loop
 from controller.nic_agent import Nic, NicAgent, Record
 from controller.roce_packet import UDP_PORT
-from topologies import qdisc
+from topologies import live_queues, qdisc
 from topologies.emulate import Fabric, emulate
 from topologies.namespaces import entered
 from topologies.netlink import Netlink
@@ -115,7 +115,7 @@ def _frame(fabric: Fabric, opcode: int, queue_pair: int, tos: int) -> bytes:
 def _rates_bps(fabric: Fabric) -> dict[str, int | None]:
     """What the NIC of h2 holds of each queue pair."""
     with entered(fabric.namespaces["h2"]), Netlink() as netlink:
-        found = qdisc.read_queue_pairs(netlink, fabric["h2"].ifindexes["eth0"])
+        found = live_queues.read_queue_pairs(netlink, fabric["h2"].ifindexes["eth0"])
     return {f"{ip}:{queue_pair}": paced.rate_bps for (ip, queue_pair), paced in found.items()}
 
 

@@ -28,7 +28,7 @@ FENCES: dict[str, tuple[str, ...]] = {
 }
 # The numbers of netlink's messages about queues are defined in one module and used in one other.
 QUEUE_MESSAGES = ("RTM_NEWQDISC", "RTM_DELQDISC", "RTM_GETQDISC")
-QUEUE_SPEAKERS = ("topologies/netlink.py", "topologies/qdisc.py")
+QUEUE_SPEAKERS = ("topologies/netlink.py", "topologies/qdisc.py", "topologies/live_queues.py")
 
 
 def sources(root: Path = ROOT) -> dict[str, str]:

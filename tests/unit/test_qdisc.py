@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies import qdisc
+from topologies import live_queues, qdisc
 from topologies.netlink import RTM_NEWQDISC, RTM_NEWTFILTER, Request, attribute, attributes, nested, number
 from topologies.profiles import LinkProfile, Lossless, Marking, MarkingByRate, SwitchProfile
 from topologies.qdisc import ROOT, Qdisc, burst_bytes, differences, install, nic, switch_port
@@ -258,23 +258,23 @@ def order(request: Request) -> tuple[int, bytes, dict[int, bytes]]:
 @pytest.mark.parametrize(("is_nic", "kind"), [(False, b"pfc\0"), (True, b"rnic\0")])
 @pytest.mark.parametrize("held", [True, False])
 def test_the_lossless_class_is_held(is_nic: bool, kind: bytes, held: bool) -> None:
-    assert order(qdisc.hold(9, held, is_nic)) == (6, kind, {2: struct.pack("=I", held)})
+    assert order(live_queues.hold(9, held, is_nic)) == (6, kind, {2: struct.pack("=I", held)})
 
 
 def test_a_port_discards() -> None:
-    assert order(qdisc.discard(9, True)) == (6, b"pfc\0", {3: struct.pack("=I", 1)})
+    assert order(live_queues.discard(9, True)) == (6, b"pfc\0", {3: struct.pack("=I", 1)})
 
 
 @pytest.mark.parametrize(("rate_bps", "bytes_ps"), [(40_000_000_000, 5_000_000_000), (None, 0), (3, 1)])
 def test_a_queue_pair_is_paced(rate_bps: int | None, bytes_ps: int) -> None:
     """No rate is so low that it would mean none."""
     expected = bytes((10, 0, 0, 1)) + struct.pack("=IQ", 17, bytes_ps)
-    assert order(qdisc.pace(9, "10.0.0.1", 17, rate_bps)) == (6, b"rnic\0", {3: expected})
+    assert order(live_queues.pace(9, "10.0.0.1", 17, rate_bps)) == (6, b"rnic\0", {3: expected})
 
 
 @pytest.mark.parametrize(("is_lossless", "handle"), [(True, 5), (False, 7)])
 def test_a_changed_curve_makes_no_new_queue(is_lossless: bool, handle: int) -> None:
-    found, kind, options = order(qdisc.change_marking(9, is_lossless, Marking(7, 70, 0.25)))
+    found, kind, options = order(live_queues.change_marking(9, is_lossless, Marking(7, 70, 0.25)))
     assert (found, kind) == (handle, b"red\0")
     assert struct.unpack_from("=III", options[1]) == (0, 8, 71)  # a limit would be a new bfifo's
 
@@ -289,9 +289,9 @@ def test_queue_pairs_are_read() -> None:
             head = struct.pack("=BxxxiIII", 0, 3, 0x60000, 0x30002, 1)
             return [head + nested(2, number(1, 1 << 30), number(2, 0), *pairs)]
 
-    assert qdisc.read_queue_pairs(Nic(), 3) == {  # type: ignore[arg-type]
-        ("10.0.0.1", 17): qdisc.Paced(1_000_000_000, 4096, 1024),
-        ("10.0.0.2", 17): qdisc.Paced(None, 9, 0),
+    assert live_queues.read_queue_pairs(Nic(), 3) == {  # type: ignore[arg-type]
+        ("10.0.0.1", 17): live_queues.Paced(1_000_000_000, 4096, 1024),
+        ("10.0.0.2", 17): live_queues.Paced(None, 9, 0),
     }
 
 
@@ -404,7 +404,7 @@ def answer(kind: bytes, statistics: bytes) -> bytes:
     return bytes(16) + body + attribute(2, bytes(20)) + attribute(7, statistics)
 
 
-class Telling(qdisc.Probe):
+class Telling(live_queues.Probe):
     """A probe whose kernel tells prepared answers."""
 
     def __init__(self, answers: list[bytes]) -> None:
