@@ -44,11 +44,12 @@ def _off_page(kind: Kind, main: Mapping[str, Any]) -> str:
 
 
 def _table(kind: Kind, main: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Html:
-    shown = [column for column in columns(kind) if column.on_page]
+    # The verdict beside the label: a table may be wider than the page, and this is what is looked for.
+    shown = [LABEL, VERDICT, *(column for column in kind.COLUMNS if column.on_page)]
     numbers = [place for place, column in enumerate(shown) if column.is_number]
     heads = [*(column.name for column in shown), _AGAINST]
     filled = (_row(kind, shown, main, row) for row in rows)
-    return table(heads, filled, numbers=numbers, whole=(0, len(shown) - 1, len(shown)), stacked=True)
+    return table(heads, filled, numbers=numbers, whole=(0, 1, len(shown)), stacked=True)
 
 
 def _row(kind: Kind, shown: Sequence[Column], main: Mapping[str, Any], row: Mapping[str, Any]) -> list[Cell]:

@@ -222,7 +222,8 @@ def test_the_comparison_has_the_terminals_columns(
     assert heads[-1] == "against main"
     screen.comparison(columns(kind_of(run)), summarize(run)["comparison"], "")
     shown = [cell.strip() for cell in capsys.readouterr().out.splitlines()[1].strip("┃| ").split("┃")]
-    assert heads[:-1] == [name for name in shown if name != "senders"]
+    assert heads[:2] == [shown[0], shown[-1]] == ["run", "verdict"]
+    assert heads[2:-1] == [name for name in shown[1:-1] if name != "senders"]
 
 
 def test_cells_carry_their_columns_name_for_narrow_screens(tmp_path: Path) -> None:

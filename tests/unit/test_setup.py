@@ -254,10 +254,10 @@ def test_only_missing_packages_are_installed_and_no_service_starts(clone: Clone,
     machine.install("[!ot]*")
     done = provision(clone, machine, "packages")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("packages: installing with apt-get: openvswitch-switch tcpdump\n")
+    assert done.stdout.startswith("packages: installing with apt-get: openvswitch-switch tcpdump tshark\n")
     download, install, denied, disabled = machine.asked
-    assert "--download-only install openvswitch-switch tcpdump" in download
-    assert install.endswith("--no-install-recommends install openvswitch-switch tcpdump")
+    assert "--download-only install openvswitch-switch tcpdump tshark" in download
+    assert install.endswith("--no-install-recommends install openvswitch-switch tcpdump tshark")
     assert (denied, disabled) == ("services denied", "update-rc.d openvswitch-switch disable")
 
 
@@ -287,7 +287,7 @@ def test_neither_root_nor_sudo_names_the_command(clone: Clone, machine: Machine)
     machine.install("[!t]*")
     machine.put("id", "echo 1000")
     line = failure(provision(clone, machine, "packages"))
-    assert line.endswith("as root run: apt-get install --no-install-recommends tcpdump")
+    assert line.endswith("as root run: apt-get install --no-install-recommends tcpdump tshark")
 
 
 def test_sudo_is_used_when_not_root(clone: Clone, machine: Machine) -> None:
@@ -296,7 +296,7 @@ def test_sudo_is_used_when_not_root(clone: Clone, machine: Machine) -> None:
     machine.put("true", "")
     machine.put("sudo", 'exec "$@"')
     done = provision(clone, machine, "packages")
-    assert done.stdout.startswith("packages: installing with sudo apt-get: tcpdump\n")
+    assert done.stdout.startswith("packages: installing with sudo apt-get: tcpdump tshark\n")
     assert "services denied" in machine.asked
 
 
