@@ -6,7 +6,7 @@ from experiments.catalog import Case, Experiment
 from experiments.pfc_unfairness import LOSSLESS, crowd
 from experiments.spec import Spec
 
-LATENCIES = ("0ns", "10us", "100us", "1ms", "10ms")
+LATENCIES = ("0us", "10us", "100us", "1000us", "10000us")
 
 
 def latencies(spec: Spec) -> tuple[Case, ...]:
