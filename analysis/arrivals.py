@@ -65,7 +65,7 @@ class Arrivals:
 @lru_cache(maxsize=64)  # a report asks many times
 def long_flows(run: Run) -> tuple[LongFlow, ...]:
     """The flows of the run in the order of its spec; none of a run that broke off before they were told."""
-    return tuple(_flow(entry) for entry in run.entries("flows", _KEYS))
+    return tuple(_flow(entry) for entry in run.entries("flows", _KEYS, whole=("begin_ns", "end_ns")))
 
 
 def _flow(entry: Mapping[str, Any]) -> LongFlow:

@@ -23,7 +23,7 @@ from analysis.measures import data_packets
 from analysis.plots_bisection import collisions_histogram, hosts_bars, measured_against_best
 from analysis.run import Run
 from analysis.style import Drawn, drawn
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, all_drops, goodput_bps, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, goodput_bps, processor, total_drops
 
 FULL, ALLOWED = "full bisection", "all that the uplinks allow"
 # A transfer of a few frames is over before the line rate counts: the token bucket of each port holds one.
@@ -324,7 +324,7 @@ def row(run: Run) -> dict[str, Any]:
         "worst_share": min(shares) if shares else None,
         "goodput_bps": goodput_bps(run.rounds),
         "most_flows": crowded.most if crowded else None,
-        "drops": sum(all_drops(run).values()),
+        "drops": total_drops(run),
     }
 
 

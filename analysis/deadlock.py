@@ -24,7 +24,7 @@ from analysis.run import Run
 from analysis.shares import lossless, others
 from analysis.signals import noted
 from analysis.style import Drawn
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, all_drops, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_drops
 from analysis.watchdog import acts, setting, watched
 
 DEADLOCK, BROKEN, FREE = "deadlock", "deadlock, broken by the watchdog", "no deadlock"
@@ -195,7 +195,7 @@ def row(run: Run) -> dict[str, Any]:
         "last_arrival_s": last_s,
         "circle": " > ".join((*way, way[0])) if way else None,
         "watchdog_acts": acts(run),
-        "drops": sum(all_drops(run).values()),
+        "drops": total_drops(run),
     }
 
 

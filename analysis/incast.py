@@ -39,11 +39,12 @@ from analysis.verdicts import (
     NO_COLLAPSE,
     NOT_PROVEN,
     Verdict,
-    all_drops,
     goodput_bps,
     incast_verdict,
     lossless_drops,
     median_seconds,
+    total_discards,
+    total_drops,
 )
 
 RULE = "Slow rounds are called incast collapse only when every piece of evidence is there."
@@ -66,6 +67,7 @@ COLUMNS = (
     Column("timeouts", "timeouts", text.count, essential=True),
     Column("resent", "retransmits", text.count),
     Column("drops", "drops", text.count),
+    Column("by watchdog", "watchdog_discards", text.count),
     Column("marks", "ecn_marks", text.count),
     Column("CNPs", "cnps", text.count),
     Column("pauses", "pfc_pauses", text.count),
@@ -142,7 +144,8 @@ def _outcome(before: str, now: str) -> str:
 
 def tiles(run: Run) -> list[tuple[str, str]]:
     """Goodput, the round beside the one without loss, what was lost, and what senders were told."""
-    told = [("pauses", pauses(run), text.count), ("paused, all ports", paused_s(run), text.seconds)]
+    told = [("of them by a watchdog", total_discards(run) or None, text.count)]
+    told += [("pauses", pauses(run), text.count), ("paused, all ports", paused_s(run), text.seconds)]
     told.append(("congestion notifications", cnps(run), text.count))
     return [
         ("goodput", text.rate(goodput_bps(run.rounds))),
@@ -150,7 +153,7 @@ def tiles(run: Run) -> list[tuple[str, str]]:
         ("round without loss", text.seconds(run.parameters.ideal_seconds)),
         ("timeouts", text.count(kernel_timeouts(run))),
         ("retransmissions", text.count(retransmits(run))),
-        ("drops", text.count(sum(all_drops(run).values()))),
+        ("drops", text.count(total_drops(run))),
         *((name, words(value)) for name, value, words in told if value is not None),
     ]
 
@@ -176,7 +179,8 @@ def row(run: Run) -> dict[str, Any]:
         "slowdown": slowdown(run),
         "timeouts": kernel_timeouts(run),
         "retransmits": retransmits(run),
-        "drops": sum(all_drops(run).values()),
+        "drops": total_drops(run),
+        "watchdog_discards": total_discards(run),
         "lossless_drops": lossless_drops(run),
         "ecn_marks": marks(run),
         "cnps": cnps(run),
@@ -246,10 +250,10 @@ def _models(run: Run) -> Html:
         "every wire bit once through the receiver's link, or, if longer, the last of N starts in the jitter J, "
         "J N / (N + 1), and its block; with one one-way delay"
     )
-    one_timeout = f"one timeout per round: B / (B/C + {timer})"
+    one_timeout, late = f"one timeout per round: B / (B/C + {timer})", kernel_timeouts(run) != 0
     rows = [
         ["round", text.seconds(spec.ideal_seconds), text.seconds(median_seconds(run.rounds)), lossless],
-        ["goodput", text.rate(one_timeout_bps), text.rate(goodput_bps(run.rounds)), one_timeout],
+        *([["goodput", text.rate(one_timeout_bps), text.rate(goodput_bps(run.rounds)), one_timeout]] if late else []),
         *_fill_models(run),
     ]
     return table(("quantity", "modelled", "measured", "model"), rows, numbers=(1, 2), stacked=True)

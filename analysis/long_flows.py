@@ -37,7 +37,7 @@ from analysis.shares import (
     window_words,
 )
 from analysis.style import Drawn, drawn
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, all_drops, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_drops
 
 FAIR, UNFAIR, IDLE, LOSES = "fair and full", "unfair", "fair, but not full", "loses packets"
 _SHOWN_FLOWS = 32
@@ -199,7 +199,7 @@ def row(run: Run) -> dict[str, Any]:
         "cnps": cnps(run),
         "pauses": pauses(run),
         "paused_s": paused_s(run),
-        "drops": sum(all_drops(run).values()),
+        "drops": total_drops(run),
     }
 
 

@@ -15,7 +15,7 @@ from analysis.retransmits import CounterMatch, compare_with_kernel
 from analysis.roce import compare_with_soft_roce
 from analysis.run import Run
 from analysis.spec import CONTROLLER, INCAST, LOSSY
-from analysis.verdicts import all_captured, median_seconds, pfc_queues, timeouts
+from analysis.verdicts import all_captured, median_seconds, pfc_queues, tells_of_pfc, timeouts
 
 _LOSSLESS_RED, _LOSSY_RED = "5:", "7:"  # handles of a port's markers
 _SAME_TRAFFIC = ("label", "seed", "capture", "telemetry")  # keys that change nothing of what is compared
@@ -109,8 +109,10 @@ def counter_matches(run: Run) -> list[CounterMatch]:
     )
 
 
-def ecn_marks(measured: Mapping[str, Any]) -> int:
-    """Packets marked CE by all ports and NICs; only the RED level counts marks."""
+def ecn_marks(measured: Mapping[str, Any]) -> int | None:
+    """Packets marked CE by all ports and NICs; only the RED level counts marks. None without counters."""
+    if "ports" not in measured:
+        return None
     stacks = [*measured.get("ports", {}).values(), *measured.get("nics", {}).values()]
     return sum(
         qdisc.get("marked", 0) for stack in stacks for qdisc in stack.get("qdiscs", []) if qdisc.get("kind") == "red"
@@ -139,17 +141,23 @@ def pauses(run: Run) -> int | None:
 
 
 def paused_s(run: Run) -> float | None:
-    """Seconds for which ports and NICs were held by pauses, over all of them, by the agents' record or else by the
-    queues' counters; None for a run without PFC, and where no file tells."""
+    """Seconds for which ports and NICs were held by pauses while there was traffic, over all of them, by the agents'
+    record or else by the queues' counters; None for a run without PFC, and where no file tells."""
     if not run.parameters.pfc:
         return None
     told = signals.paused_s(run)
-    held_ns = _told_or_counted(run, None, "held_ns") if told is None else None
-    return told if held_ns is None else held_ns / 1e9
+    return told if told is not None or not tells_of_pfc(run) else _counted_held_s(run)
+
+
+def _counted_held_s(run: Run) -> float:
+    """By the queues' counters, which go on after the traffic: no queue is held for longer than that lasts."""
+    start_ns, end_ns = run.traffic_ns or (0, 0)
+    held_ns = (queue.get("held_ns", 0) for queue in pfc_queues(run.measured))
+    return sum(min(each, end_ns - start_ns) if run.traffic_ns else each for each in held_ns) / 1e9
 
 
 def _told_or_counted(run: Run, told: int | None, counter: str) -> int | None:
-    if told is not None or "ports" not in run.measured:
+    if told is not None or not tells_of_pfc(run):
         return told
     return sum(queue.get(counter, 0) for queue in pfc_queues(run.measured))
 

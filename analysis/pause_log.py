@@ -8,7 +8,7 @@ time of the last pause ran out. `watchdog_on` and `watchdog_off` frame the time 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -73,6 +73,18 @@ def read_pauses(path: str | os.PathLike[str]) -> PauseLog:
     """The log in a pauses.parquet; raises BadRequest naming the file and what is wrong with it."""
     columns = read_columns(path, ("port", "event"), ("time_ns", "value"), "pause events")
     return PauseLog(columns["time_ns"], columns["port"], columns["event"], columns["value"])
+
+
+def clipped(held: Mapping[str, Iterable[Span]], within: Span | None) -> dict[str, list[Span]]:
+    """The parts of each port's spans that lie within one, ports without any left out; all of them within None."""
+    if within is None:
+        return {port: list(spans) for port, spans in held.items()}
+    first, last = within
+    found = {
+        port: [(max(start, first), min(end, last)) for start, end in spans if start < last and end > first]
+        for port, spans in held.items()
+    }
+    return {port: spans for port, spans in found.items() if spans}
 
 
 def total_s(spans: Iterable[Span]) -> float:

@@ -23,7 +23,7 @@ from analysis.pause_log import Span, total_s
 from analysis.run import Run
 from analysis.shares import lossless, others, share_words
 from analysis.style import Drawn
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, all_drops, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_drops
 from analysis.watchdog import acts, setting, watched
 from topologies.units import BadRequest, parse_duration_ns
 
@@ -261,7 +261,7 @@ def row(run: Run) -> dict[str, Any]:
         "kept_share": least.share if least else None,
         "ports_paused": len(_paused_ports(run)) if run.pauses is not None else None,
         "watchdog_acts": acts(run),
-        "drops": sum(all_drops(run).values()),
+        "drops": total_drops(run),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -25,7 +26,12 @@ from topologies.units import BadRequest
 
 FORMAT = 1
 _FLOW_WORKLOADS = (INCAST, "permutation", "all_to_all")  # those whose flows send in rounds
+_LONG_FLOWS = "long_flows"
 _FLOW_KEYS = ("flow", "sender", "source", "destination")
+_NAMES = ("receiver", *_FLOW_KEYS)
+_SPAN = ("begin_ns", "end_ns")
+_ALLOWED = {int: "a whole number", str: "a text"}
+_LEAST_WHOLE, _MOST_WHOLE = -(2**63), 2**63 - 1
 
 
 class Run:
@@ -88,7 +94,15 @@ class Run:
     def rounds(self) -> tuple[Round, ...]:
         """The rounds that were finished, in order."""
         keys = ("start_ns", "end_ns", "bytes")
-        return tuple(Round(*(int(entry[key]) for key in keys)) for entry in self.entries("rounds", keys))
+        return tuple(Round(*(entry[key] for key in keys)) for entry in self.entries("rounds", keys, whole=keys))
+
+    @cached_property
+    def traffic_ns(self) -> tuple[int, int] | None:
+        """From the begin of the first long flow, or of the first round, to the end of the last; None without any."""
+        spans = [(each.start_ns, each.end_ns) for each in self.rounds]
+        if self.workload == _LONG_FLOWS:
+            spans = [(entry["begin_ns"], entry["end_ns"]) for entry in self.entries("flows", _SPAN, whole=_SPAN)]
+        return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
 
     @cached_property
     def hot_port(self) -> str | None:
@@ -318,24 +332,34 @@ class Run:
             return roce.flow_between(packets, *ends, name)
         return next((flow for flow in flows_of(packets, {ends: name}) if flow.name == name), None)
 
-    def entries(self, key: str, needed: Sequence[str]) -> list[dict[str, Any]]:
-        """The list at `key` of measured.json, every entry of which must have the keys `needed`; an unfinished
-        run may lack it."""
+    def entries(self, key: str, needed: Sequence[str], whole: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """The list at `key` of measured.json, every entry of which must have the keys `needed`, and whole numbers at
+        `whole`; an unfinished run may lack it."""
         entries = self.measured.get(key, None if self.measured.get("complete") else [])
         if not isinstance(entries, list):
             raise BadRequest(f"{self.path / 'measured.json'}: key {key!r} is missing or not a list")
         for entry in entries:
             if not isinstance(entry, dict) or not set(needed) <= set(entry):
                 raise BadRequest(f"{self.path / 'measured.json'}: an entry of {key!r} lacks one of {', '.join(needed)}")
+            for name in (*needed, *whole):
+                self._check_value(key, name, entry.get(name), int if name in whole else str if name in _NAMES else object)
         return entries
+
+    def _check_value(self, key: str, name: str, value: object, kind: type) -> None:
+        """Raises BadRequest for a value of an entry that is no number, or no text, where one is needed."""
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            where, allowed = f"{self.path / 'measured.json'}: {name} of an entry of {key!r}", _ALLOWED[kind]
+            raise BadRequest(f"{where}: {value!r} is given; allowed: {allowed}")
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(
+                path.read_text(encoding="utf-8"), parse_constant=_refuse, parse_int=_whole, parse_float=_finite
+            )
         except OSError as error:
             raise BadRequest(f"{path}: cannot be read: {error.strerror}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadRequest(f"{path}: is not JSON: {error}") from error
         if not isinstance(content, dict):
             raise BadRequest(f"{path}: holds {type(content).__name__}; allowed: a mapping")
@@ -345,6 +369,23 @@ class Run:
 def is_sweep_point(label: str) -> bool:
     """Whether a case is one point of a sweep over senders: its label ends with their number, as "dctcp-n16"."""
     return bool(re.search(r"-n\d+$", label))
+
+
+def _refuse(word: str) -> float:
+    """Python reads NaN and Infinity, which JSON does not have."""
+    raise ValueError(f"{word} is given; allowed: finite numbers")
+
+
+def _finite(word: str) -> float:
+    value = float(word)
+    return value if math.isfinite(value) else _refuse(word)
+
+
+def _whole(word: str) -> int:
+    value = int(word)
+    if not _LEAST_WHOLE <= value <= _MOST_WHOLE:
+        raise ValueError(f"{word} is given; allowed: whole numbers of 64 bits")
+    return value
 
 
 def _trouble(read: Callable[[], object]) -> str:

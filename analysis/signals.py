@@ -4,7 +4,7 @@ for what the run does not tell, or does not have."""
 from __future__ import annotations
 
 from analysis.dcqcn import CNP_SENT
-from analysis.pause_log import XOFF, total_s
+from analysis.pause_log import XOFF, Span, clipped, total_s
 from analysis.run import Run
 
 
@@ -14,13 +14,13 @@ def pauses(run: Run, start_ns: int | None = None, end_ns: int | None = None) -> 
 
 
 def paused_s(run: Run) -> float | None:
-    """Seconds for which ports were paused, over all ports."""
-    return None if run.pauses is None else sum(map(total_s, run.pauses.held.values()))
+    """Seconds for which ports were paused while there was traffic, over all ports."""
+    return None if run.pauses is None else sum(map(total_s, clipped(run.pauses.held, run.traffic_ns).values()))
 
 
-def noted(run: Run, event: str) -> dict[str, int] | None:
-    """How often each port noted an event of analysis/pause_log.py."""
-    return None if run.pauses is None else run.pauses.count(event)
+def noted(run: Run, event: str, within: Span | None = None) -> dict[str, int] | None:
+    """How often each port noted an event of analysis/pause_log.py, in a span where one is given."""
+    return None if run.pauses is None else run.pauses.count(event, *(within or (None, None)))
 
 
 def cnps(run: Run) -> int | None:

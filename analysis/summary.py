@@ -12,7 +12,7 @@ from analysis.files import write_whole
 from analysis.kinds import kind_of
 from analysis.measures import cnps, data_packets, kernel_timeouts, marks, paused_s, pauses, ratio, retransmits
 from analysis.run import Run
-from analysis.verdicts import all_drops, lossless_drops
+from analysis.verdicts import all_drops, lossless_drops, total_discards, total_drops, watchdog_discards
 
 # What only some workloads tell.
 _UNTOLD = dict.fromkeys(("goodput_bps", "ideal_seconds", "slowdown", "kernel_counters", "queue_bytes", "buffer_fill_s"))
@@ -53,8 +53,10 @@ def _common(run: Run) -> dict[str, Any]:
         ],
         **_UNTOLD,
         "packets": data_packets(run),
-        "drops": sum(all_drops(run).values()),
+        "drops": total_drops(run),
         "drops_by_port": all_drops(run),
+        "watchdog_discards": total_discards(run),
+        "watchdog_discards_by_port": watchdog_discards(run),
         "retransmits": retransmits(run),
         "timeouts": kernel_timeouts(run),
         "stalls": [asdict(stall) for stall in run.stalls],

@@ -26,7 +26,8 @@ from analysis.stalls import LOSS_PROBE, Round
 
 COLLAPSE, NO_COLLAPSE, NOT_PROVEN = "incast collapse", "no collapse", "not proven"
 COLLAPSE_SHARE = 0.5  # at most half of the goodput that there would be without loss
-_LOSSLESS_KINDS = ("pfc", "rnic")  # of queues: of a switch port, of a NIC
+_LOSSLESS_PORT = "pfc"
+_LOSSLESS_KINDS = (_LOSSLESS_PORT, "rnic")  # of queues: of a switch port, of a NIC
 _SHORTEST_IDLE = 0.5  # of the timer: other flows' packets may break the silence of those that wait
 # The RTO adds a smoothed round trip to RTOmin (RFC 6298); the timer wheel fires up to an eighth late, and
 # rounds up to ticks, of which the lab kernel has 1000 a second (kernel/time/timer.c).
@@ -76,7 +77,7 @@ def incast_verdict(run: Run) -> Verdict:
     """Whether `run` shows incast collapse, from its files alone."""
     own = (_went_back(run),) if run.parameters.is_roce else ()
     pieces = (_goodput(run), _timeouts(run), _drops(run), *own, _idle_link(run), processor(run))
-    answer = _answer(pieces)
+    answer = _answer(pieces) if "ports" in run.measured else NOT_PROVEN
     return Verdict("incast", answer, pieces, good={COLLAPSE: False, NO_COLLAPSE: True}.get(answer))
 
 
@@ -239,10 +240,48 @@ def port_drops(ports: Mapping[str, Any]) -> dict[str, int]:
     return {name: count for name, count in sorted(drops.items()) if count}
 
 
-def all_drops(run: Run) -> dict[str, int]:
-    """Packets dropped at each switch port and NIC that dropped any."""
+def _stacks(run: Run) -> dict[str, Any]:
+    """The queues of each switch port and NIC."""
     nics = {f"{host}-eth0": nic for host, nic in run.measured.get("nics", {}).items()}
-    return port_drops({**run.measured.get("ports", {}), **nics})
+    return {**run.measured.get("ports", {}), **nics}
+
+
+def all_drops(run: Run) -> dict[str, int] | None:
+    """Packets dropped at each switch port and NIC that dropped any, those that a watchdog discarded among them; None
+    where no counters tell (a lab that died)."""
+    return port_drops(_stacks(run)) if "ports" in run.measured else None
+
+
+def total_drops(run: Run) -> int | None:
+    """Packets dropped at all switch ports and NICs; None where no counters tell."""
+    drops = all_drops(run)
+    return None if drops is None else sum(drops.values())
+
+
+def watchdog_discards(run: Run) -> dict[str, int] | None:
+    """Packets that each port's watchdog discarded, those that discarded none left out; None where no counters tell."""
+    if "ports" not in run.measured:
+        return None
+    found = {
+        name: sum(queue.get("discards", 0) for queue in stack.get("qdiscs", [])) for name, stack in _stacks(run).items()
+    }
+    return {name: count for name, count in found.items() if count}
+
+
+def total_discards(run: Run) -> int | None:
+    """Packets that watchdogs discarded; None for a run without PFC, and where no counters tell."""
+    discards = watchdog_discards(run) if run.parameters.pfc else None
+    return None if discards is None else sum(discards.values())
+
+
+def buffer_drops(run: Run) -> dict[str, int] | None:
+    """Packets for which a port or NIC had no room, those that had room for all left out: what was dropped less what
+    a watchdog discarded; None where no counters tell."""
+    drops, discards = all_drops(run), watchdog_discards(run)
+    if drops is None or discards is None:
+        return None
+    found = {name: count - discards.get(name, 0) for name, count in drops.items()}
+    return {name: count for name, count in found.items() if count > 0}
 
 
 def pfc_queues(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -251,18 +290,27 @@ def pfc_queues(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [queue for stack in stacks for queue in stack.get("qdiscs", []) if queue.get("kind") in _LOSSLESS_KINDS]
 
 
+def tells_of_pfc(run: Run) -> bool:
+    """Whether the counters are those of lossless classes: the hot port's queues, or any port's where none is hot, have
+    one of a kind that is known."""
+    ports = run.measured.get("ports", {})
+    asked = [ports[run.hot_port]] if run.hot_port else ports.values()
+    return any(queue.get("kind") == _LOSSLESS_PORT for port in asked for queue in port.get("qdiscs", []))
+
+
 def lossless_drops(run: Run) -> int | None:
     """Packets that a lossless class had no room for, where PFC was to prevent that; what a watchdog discarded is not
     among them. None without PFC, and where no file tells."""
-    if not run.parameters.pfc or "ports" not in run.measured:
+    if not run.parameters.pfc or not tells_of_pfc(run):
         return None
     return sum(queue.get("drops", 0) - queue.get("discards", 0) for queue in pfc_queues(run.measured))
 
 
 def _drops(run: Run) -> Evidence:
     known = "ports" in run.measured and run.hot_port is not None
-    drops = all_drops(run)
+    drops, discards = buffer_drops(run) or {}, total_discards(run)
     hot = drops.pop(run.hot_port or "", 0)
+    missing = "measured.json names no hot port" if "ports" in run.measured else "measured.json has no ports"
     return Evidence(
         name="drops at the hot port",
         configured=f"{run.parameters.traffic_class} class, buffer {run.spec['buffer']}",
@@ -270,9 +318,10 @@ def _drops(run: Run) -> Evidence:
         measured=hot if known else None,
         unit="packets",
         tolerance="at least 1, and none at any other port"
-        + "".join(f"; {port} dropped {count}" for port, count in drops.items()),
+        + "".join(f"; {port} dropped {count}" for port, count in drops.items())
+        + (f"; beside them a watchdog discarded {discards}" if discards else ""),
         holds=hot >= 1 and not drops if known else None,
-        source=f"queue counters of {run.hot_port}" if known else "measured.json names no hot port",
+        source=f"queue counters of {run.hot_port}" if known else missing,
     )
 
 

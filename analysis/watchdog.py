@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.pause_log import WATCHDOG_ON
+from analysis.pause_log import WATCHDOG_ON, Span
 from analysis.run import Run
 from analysis.signals import noted
 from analysis.verdicts import Evidence
@@ -14,15 +14,15 @@ def setting(run: Run) -> str:
     return "off" if asked in (None, "auto", False) else str(asked)
 
 
-def acts(run: Run) -> int | None:
-    """How often a watchdog began to discard; None where the run does not tell."""
-    found = noted(run, WATCHDOG_ON)
+def acts(run: Run, within: Span | None = None) -> int | None:
+    """How often a watchdog began to discard, in a span where one is given; None where the run does not tell."""
+    found = noted(run, WATCHDOG_ON, within)
     return None if found is None else sum(found.values())
 
 
-def watched(run: Run) -> Evidence:
-    """Whether a watchdog acted, of a run that has some."""
-    applies, count = setting(run) != "off", acts(run)
+def watched(run: Run, within: Span | None = None) -> Evidence:
+    """Whether a watchdog acted, of a run that has some, in a span where one is given."""
+    applies, count = setting(run) != "off", acts(run, within)
     told = "telemetry/pauses.parquet" if count is not None else "no pauses.parquet tells of pauses"
     return Evidence(
         name="watchdog acts",

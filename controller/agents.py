@@ -7,7 +7,6 @@ all; on a real clock it is as late as it is woken.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -18,15 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from controller import child
 from controller.dcqcn import Dcqcn
 from controller.loop import Loop
 from controller.nic_agent import RECORD, Nic, NicAgent, Record
 from topologies import rdma
 from topologies.emulate import Fabric
 
-_PR_SET_TIMERSLACK, _PR_SET_PDEATHSIG = 29, 1
 _READ_BYTES = 1 << 16
-_LIBC = ctypes.CDLL(None)
 
 
 class Agent(Protocol):
@@ -123,13 +121,11 @@ class Agents:
 
     def _work(self, tell: int) -> None:
         """The child: until SIGTERM, then write what happened."""
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        _LIBC.prctl(_PR_SET_TIMERSLACK, 1)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+        stop = child.settle()
         with suppress(PermissionError):  # silicon does not wait for programs: ours run as soon as they are woken
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
         with Loop() as loop, ExitStack() as stack:
-            loop.watch(_stop_descriptor(), loop.stop)
+            loop.watch(stop, loop.stop)
             agents = [stack.enter_context(start(loop)) for start in self._starts]
             os.write(tell, b"+")
             loop.run()
@@ -138,12 +134,3 @@ class Agents:
                 facts.update(agent.write(self._folder))
         with os.fdopen(tell, "w") as pipe:
             json.dump(facts, pipe)
-
-
-def _stop_descriptor() -> int:
-    """Readable once SIGTERM has come."""
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer)
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    return reader

@@ -11,15 +11,14 @@ its own clock were so much behind; its records are in its own time.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import socket
-import struct
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from controller import bpf
 from controller.dcqcn import Dcqcn, NotificationPoint, ReactionPoint
 from controller.loop import Loop, Timer
 from controller.roce_packet import CNP, HEADER_BYTES, RocePacket, cnp, congestion_filter, parse
@@ -31,8 +30,6 @@ COLUMNS = ("time_ns", "queue_pair", "event", "rate_bps", "alpha", "target_bps")
 RECORD = "dcqcn.events"
 CNP_RECEIVED, RATE, CNP_SENT = range(3)
 _ETH_P_IP = 0x0800  # packets that come in: what goes out is seen only by who listens to all protocols
-_SO_ATTACH_FILTER = 26
-_INSTRUCTION_BYTES = 8
 
 Destination = tuple[str, int]  # a queue pair as its sender's NIC knows it: the IP address and QPN that it sends to
 # The connected queue pairs of a host now, own QPN -> the peer's (see topologies.rdma.queue_pairs).
@@ -114,10 +111,7 @@ class NicAgent:
         self._netlink.close()
 
     def _apply_filter(self) -> None:
-        program = congestion_filter(self._muted)
-        held = ctypes.create_string_buffer(program, len(program))
-        fprog = struct.pack("HL", len(program) // _INSTRUCTION_BYTES, ctypes.addressof(held))
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, fprog)
+        bpf.attach(self._socket, congestion_filter(self._muted))
 
     def _heard(self) -> None:
         try:
@@ -143,7 +137,7 @@ class NicAgent:
 
     def _notify(self, packet: RocePacket) -> None:
         """Muted is also who turns out to have no peer, so as not to be looked up for every packet."""
-        now_ns, queue_pair = self._loop.now_ns(), packet.queue_pair
+        now_ns, queue_pair = self._loop.woken_ns(), packet.queue_pair
         if not self._notification_point.answers(queue_pair, now_ns):
             return
         self._muted[queue_pair] = None
@@ -161,7 +155,7 @@ class NicAgent:
     # --- reaction point
 
     def _cnp(self, queue_pair: Destination) -> None:
-        now_ns = self._loop.now_ns()
+        now_ns = self._loop.woken_ns()
         self._loop.call_at(now_ns + self._nic.delay_ns, partial(self._react, queue_pair, now_ns))
 
     def _react(self, queue_pair: Destination, arrived_ns: int) -> None:

@@ -14,10 +14,8 @@ now, and takes effect a link's delay behind its arrival, when the last of what w
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import socket
-import struct
 from array import array
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
@@ -26,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from controller import bpf
 from controller.commands import Pause
 from controller.loop import Callback, Loop, Timer
 from controller.pause import Event, Hold, Pauser
@@ -41,13 +40,14 @@ RECORD = "pauses.events"
 PRIORITY = priority_of(qdisc.LOSSLESS_DSCP)
 _ETH_P_ALL = 0x0003
 _SOL_PACKET, _PACKET_IGNORE_OUTGOING = 263, 23
-_SO_ATTACH_FILTER = 26
-# ldh [12]; jeq #ETHERTYPE, next, +1; ret #FRAME_BYTES; ret #0 (linux/bpf_common.h)
-_FILTER = b"".join(
-    struct.pack("=HBBI", *instruction)
-    for instruction in ((0x28, 0, 0, 12), (0x15, 0, 1, ETHERTYPE), (0x06, 0, 0, FRAME_BYTES), (0x06, 0, 0, 0))
+_MAC_CONTROL = b"".join(
+    (
+        bpf.instruction(bpf.LOAD_HALF, 12),
+        bpf.instruction(bpf.IF_EQUAL, ETHERTYPE, 0, 1),
+        bpf.instruction(bpf.RETURN, FRAME_BYTES),
+        bpf.NOTHING,
+    )
 )
-_INSTRUCTION_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,7 @@ class _Place:
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(protocol))
         self.socket.setblocking(False)
         if namespace is None:
-            program = ctypes.create_string_buffer(_FILTER, len(_FILTER))
-            fprog = struct.pack("HL", len(_FILTER) // _INSTRUCTION_BYTES, ctypes.addressof(program))
-            self.socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, fprog)
+            bpf.attach(self.socket, _MAC_CONTROL)
             self.socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
 
     def send(self, port: Port, quanta: int) -> bool:

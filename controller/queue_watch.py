@@ -13,9 +13,7 @@ pause holds an idle port is seen when the port sends again.
 
 from __future__ import annotations
 
-import ctypes
 import socket
-import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from controller import bpf
 from controller.commands import Command, Mark, Switches
 from controller.loop import Loop
 from controller.policy import Policy
@@ -34,11 +33,6 @@ from topologies.profiles import ETHERNET_HEADER_BYTES
 _LEAST_WAIT_NS = 1_000
 _IDLE_LOOKS = 3
 _ETH_P_ALL = 0x0003
-_SO_ATTACH_FILTER = 26
-# Classic BPF (linux/filter.h): one byte of every packet that leaves; nothing.
-#   ldb [SKF_AD_OFF + SKF_AD_PKTTYPE]; jeq #PACKET_OUTGOING, next, +1; ret #1; ret #0
-_WHAT_LEAVES = ((0x30, 0, 0, 0xFFFFF000 + 4), (0x15, 0, 1, 4), (0x06, 0, 0, 1), (0x06, 0, 0, 0))
-_NOTHING = ((0x06, 0, 0, 0),)
 
 
 @dataclass(frozen=True)
@@ -111,7 +105,7 @@ class _Watch:
         self._tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
         self._tap.bind((port.interface, _ETH_P_ALL))
         self._tap.setblocking(False)
-        self._see(_WHAT_LEAVES)
+        bpf.attach(self._tap, bpf.EVERYTHING_THAT_LEAVES)
         loop.watch(self._tap.fileno(), self._wake)
 
     def close(self) -> None:
@@ -120,15 +114,9 @@ class _Watch:
         self._tap.close()
         self._probe.close()
 
-    def _see(self, instructions: tuple[tuple[int, int, int, int], ...]) -> None:
-        """Let the tap see what the program of `instructions` lets through; while a queue is looked at, nothing."""
-        program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in instructions))
-        filter_ = struct.pack("HL", len(instructions), ctypes.addressof(program))
-        self._tap.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_)
-
     def _wake(self) -> None:
         """A packet has left the port."""
-        self._see(_NOTHING)
+        bpf.attach(self._tap, bpf.NOTHING)
         drain(self._tap)
         self._idle = 0
         self._look()
@@ -141,9 +129,9 @@ class _Watch:
             self._crossed(Mark(self._port.switch, self._port.port, marks))
         self._idle = 0 if queue_bytes else self._idle + 1
         if self._idle < _IDLE_LOOKS:
-            self._loop.call_at(_common(self._loop.now_ns(), self._port.wait_ns(queue_bytes)), self._look)
+            self._loop.call_at(_common(self._loop.woken_ns(), self._port.wait_ns(queue_bytes)), self._look)
         else:
-            self._see(_WHAT_LEAVES)
+            bpf.attach(self._tap, bpf.EVERYTHING_THAT_LEAVES)
 
 
 def _common(now_ns: int, wait_ns: int) -> int:
@@ -182,7 +170,7 @@ class QueueWatch:
         return {"mark_crossings": self._crossings}
 
     def _crossed(self, port: WatchedPort, command: Mark) -> None:
-        now_ns = self._loop.now_ns()
+        now_ns = self._loop.woken_ns()
         self._crossings.append((now_ns, port.interface, command.on))
         if self._latency_ns:
             self._loop.call_at(now_ns + self._latency_ns, partial(self._send, command))

@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
+from controller import bpf
+from controller.bpf import NOTHING, instruction
 from topologies.qdisc import CONTROL_DSCP
 
 UDP_PORT = 4791
@@ -113,39 +115,29 @@ def icrc(packet: bytes) -> bytes:
     return zlib.crc32(masked).to_bytes(4, "little")
 
 
-_LOAD_BYTE, _LOAD_HALF, _LOAD_WORD, _AND = 0x30, 0x28, 0x20, 0x54
-_IF_EQUAL, _IF_BITS, _RETURN = 0x15, 0x45, 0x06
-_INSTRUCTION = struct.Struct("=HBBI")
 _MOST_MUTED = 2000  # two instructions each, of the 4,096 that a filter may have (BPF_MAXINSNS)
-
-
-def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """struct sock_filter; jumps count the instructions that are passed over."""
-    return _INSTRUCTION.pack(code, if_true, if_false, value)
-
-
-_NOTHING, _HEADERS = _instruction(_RETURN, 0), _instruction(_RETURN, HEADER_BYTES)
+_HEADERS = instruction(bpf.RETURN, HEADER_BYTES)
 # Of each line that compares, the jumps lead to the two returns at its end, or to what is added behind them.
 _CONGESTION = b"".join(
     (
-        _instruction(_LOAD_BYTE, 14),
-        _instruction(_IF_EQUAL, _WITHOUT_OPTIONS, 0, 12),
-        _instruction(_LOAD_BYTE, 23),
-        _instruction(_IF_EQUAL, _UDP, 0, 10),
-        _instruction(_LOAD_HALF, 20),
-        _instruction(_IF_BITS, _FRAGMENT, 8, 0),
-        _instruction(_LOAD_HALF, 36),
-        _instruction(_IF_EQUAL, UDP_PORT, 0, 6),
-        _instruction(_LOAD_BYTE, 42),
-        _instruction(_IF_EQUAL, CNP, 5, 0),
-        _instruction(_IF_EQUAL, ACKNOWLEDGE, 3, 0),
-        _instruction(_LOAD_BYTE, 15),
-        _instruction(_AND, CE),
-        _instruction(_IF_EQUAL, CE, 2, 0),
-        _NOTHING,
+        instruction(bpf.LOAD_BYTE, 14),
+        instruction(bpf.IF_EQUAL, _WITHOUT_OPTIONS, 0, 12),
+        instruction(bpf.LOAD_BYTE, 23),
+        instruction(bpf.IF_EQUAL, _UDP, 0, 10),
+        instruction(bpf.LOAD_HALF, 20),
+        instruction(bpf.IF_BITS, _FRAGMENT, 8, 0),
+        instruction(bpf.LOAD_HALF, 36),
+        instruction(bpf.IF_EQUAL, UDP_PORT, 0, 6),
+        instruction(bpf.LOAD_BYTE, 42),
+        instruction(bpf.IF_EQUAL, CNP, 5, 0),
+        instruction(bpf.IF_EQUAL, ACKNOWLEDGE, 3, 0),
+        instruction(bpf.LOAD_BYTE, 15),
+        instruction(bpf.AND, CE),
+        instruction(bpf.IF_EQUAL, CE, 2, 0),
+        NOTHING,
         _HEADERS,
-        _instruction(_LOAD_WORD, 46),
-        _instruction(_AND, 0xFFFFFF),
+        instruction(bpf.LOAD_WORD, 46),
+        instruction(bpf.AND, 0xFFFFFF),
     )
 )
 
@@ -159,6 +151,6 @@ def congestion_filter(muted: Iterable[int]) -> bytes:
     """
     return (
         _CONGESTION
-        + b"".join(_instruction(_IF_EQUAL, queue_pair, 0, 1) + _NOTHING for queue_pair in islice(muted, _MOST_MUTED))
+        + b"".join(instruction(bpf.IF_EQUAL, queue_pair, 0, 1) + NOTHING for queue_pair in islice(muted, _MOST_MUTED))
         + _HEADERS
     )

@@ -7,19 +7,18 @@ missed. In virtual time a sample takes no time, so watching does not change what
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import select
 import signal
 import socket
-import struct
 import time
 import traceback
 from array import array
 from itertools import count
 from pathlib import Path
 
+from controller import bpf, child
 from topologies.live_queues import Probe
 
 COLUMNS = ("time_ns", "queue_bytes", "queue_packets", "drops", "marks")
@@ -28,10 +27,6 @@ _SAMPLES_PER_FRAME = 4  # on a slow link, where a frame lasts longer than that, 
 _STOP_CHECK_SAMPLES = 256
 _IDLE_SAMPLES = 20
 _ETH_P_ALL = 0x0003
-_PR_SET_TIMERSLACK, _PR_SET_PDEATHSIG = 29, 1
-_SO_ATTACH_FILTER = 26
-_BPF_RETURN = 0x06  # BPF_RET | BPF_K, linux/bpf_common.h
-_LIBC = ctypes.CDLL(None)
 
 
 class QueueSampler:
@@ -77,10 +72,7 @@ class QueueSampler:
 
     def _watch(self, tell: int) -> None:
         """The child: until SIGTERM, then write what was seen."""
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        _LIBC.prctl(_PR_SET_TIMERSLACK, 1)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-        stop = _stop_descriptor()
+        stop = child.settle()
         samples = array("q")
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL)) as tap:
             tap.bind((self._interface, _ETH_P_ALL))
@@ -92,9 +84,9 @@ class QueueSampler:
             for descriptor in (tap.fileno(), stop):
                 waiter.register(descriptor, select.POLLIN)
             while stop not in (descriptor for descriptor, _ in waiter.poll()):
-                accept(tap, False)
+                bpf.attach(tap, bpf.NOTHING)  # while sampling runs, copies of packets would only cost
                 self._sample_while_busy(probe, samples, waiter, stop)
-                accept(tap, True)
+                bpf.attach(tap, bpf.ONE_BYTE)
                 drain(tap)
         with open(self._file, "wb") as file:
             samples.tofile(file)
@@ -110,21 +102,6 @@ class QueueSampler:
             if idle >= _IDLE_SAMPLES or (number % _STOP_CHECK_SAMPLES == 0 and stop in dict(waiter.poll(0))):
                 return
             time.sleep(self._period_s)
-
-
-def _stop_descriptor() -> int:
-    """Readable once SIGTERM has come."""
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer)
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    return reader
-
-
-def accept(tap: socket.socket, everything: bool) -> None:
-    """Let the tap see one byte of each packet, or nothing: while sampling runs, its copies would only cost."""
-    program = ctypes.create_string_buffer(struct.pack("=HBBI", _BPF_RETURN, 0, 0, int(everything)))
-    tap.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(program)))
 
 
 def drain(tap: socket.socket) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments import limits
 from experiments.memory import pairs
-from experiments.spec import Spec, known
+from experiments.spec import TRANSFERS, Spec, known
 from experiments.stage import Stage
 from topologies.qdisc import CONTROL_DSCP, LOSSLESS_DSCP
 from workloads.long_flows import BLOCK_BYTES
@@ -19,6 +19,7 @@ from workloads.transport.base import Connection
 
 _UNSENT_BLOCKS = 2
 _ACK_TIMEOUT_UNIT_NS = 4_096
+_USUAL_ACK_TIMEOUT, _MOST_ACK_TIMEOUT = 14, 31  # of five bits
 _PACED_ACK_TIMEOUT = 19  # 2.1 s: 513 packets of 4 KB at DCQCN's least rate of 10 Mb/s take 1.7 s
 _PATIENCE_TIMEOUTS = 64
 
@@ -59,11 +60,18 @@ def queue_pairs(spec: Spec, steady: bool) -> roce.QueuePairs:
 
 
 def _patience(spec: Spec) -> dict[str, Any]:
-    """Where nothing is lost a NIC that is paced slowly must not take its own packets for lost; where packets are, an
-    incast of many queue pairs would soon have used up the few retries of one."""
+    """Nobody is to take for lost what waits behind all others' windows for the slowest link, or, where nothing is lost,
+    in a NIC that is paced slowly. Where packets are lost, an incast of many queue pairs would soon have used up the few
+    retries of one."""
+    window_bytes = roce.MOST_UNACKED_PACKETS * known(spec.roce_mtu_bytes)
+    if spec.workload in TRANSFERS:
+        window_bytes = min(window_bytes, spec.sru_bytes)
+    waits_ns = 2 * pairs(spec) * 8 * window_bytes * 10**9 // min(spec.link_rates_bps)
+    timeout = max(_USUAL_ACK_TIMEOUT, (waits_ns // _ACK_TIMEOUT_UNIT_NS).bit_length())
     if spec.pfc == "off" or spec.allow_loss:
-        return {"retries": roce.ENDLESS_RETRIES}
-    return {"ack_timeout": _PACED_ACK_TIMEOUT} if spec.cc == "dcqcn" else {}
+        return {"ack_timeout": min(timeout, _MOST_ACK_TIMEOUT), "retries": roce.ENDLESS_RETRIES}
+    least = _PACED_ACK_TIMEOUT if spec.cc == "dcqcn" else _USUAL_ACK_TIMEOUT
+    return {"ack_timeout": min(max(timeout, least), _MOST_ACK_TIMEOUT)}
 
 
 def patience_s(spec: Spec) -> float | None:

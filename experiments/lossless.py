@@ -11,7 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from controller.pause import QUANTUM_BITS, SharedBuffer, headroom_bytes, least_quanta, pause_ns, reaction_ns
+from controller.pause import (
+    CONTROLLER_NS,
+    QUANTUM_BITS,
+    SharedBuffer,
+    headroom_bytes,
+    least_quanta,
+    pause_ns,
+    reaction_ns,
+)
 from controller.pfc_frame import MOST_QUANTA
 from experiments.shape import lay_out
 from experiments.spec import Spec, known, refuse
@@ -53,7 +61,7 @@ def lossless(spec: Spec) -> Lossless | None:
 def needed_headroom_bytes(spec: Spec) -> int:
     """Headroom with which nothing is lost, for one neighbour over the fastest link of the fabric."""
     fastest_bps = max(spec.link_rates_bps)
-    slow_ns = known(spec.control_latency_ns) if spec.pause == "controller" else 0
+    slow_ns = known(spec.control_latency_ns) + CONTROLLER_NS if spec.pause == "controller" else 0
     return headroom_bytes(
         fastest_bps, spec.delay_ns, spec.frame_bytes, reaction_ns(fastest_bps, spec.switch_delay_ns) + slow_ns
     )
@@ -65,6 +73,15 @@ def first_pause_bytes(spec: Spec) -> int:
     if not spec.alpha:
         return known(spec.xoff_bytes)
     return int(spec.alpha * known(spec.pool_bytes) / (1 + spec.alpha * _most_ports(spec)))
+
+
+def surely_first_mark_bytes(spec: Spec) -> int:
+    """A kmin below this acts before PFC, however the bytes of a port are spread over queues (DCQCN, SIGCOMM 2015,
+    section 4)."""
+    ports, headroom = _most_ports(spec), known(spec.headroom_bytes)
+    shared_bytes = known(spec.pool_bytes) if spec.alpha else ports * known(spec.xoff_bytes)
+    memory = SharedBuffer(shared_bytes + ports * headroom, ports, 1, headroom)
+    return int(memory.dynamic_ecn_bytes(spec.alpha) if spec.alpha else memory.static_ecn_bytes)
 
 
 def warnings(spec: Spec) -> list[str]:
@@ -191,17 +208,24 @@ def _with_xon(spec: Spec) -> Spec:
 
 def _quanta(spec: Spec) -> int:
     """As given, or the most that end within the duration, where that is known."""
-    slowest_bps, least = min(spec.link_rates_bps), least_quanta(spec.frame_bytes)
+    slowest_bps, fastest_bps = min(spec.link_rates_bps), max(spec.link_rates_bps)
+    ordered = (CONTROLLER_NS,) if spec.pause == "controller" else ()
+    least = least_quanta(spec.frame_bytes, fastest_bps, *ordered)
     held = MOST_QUANTA if spec.duration_ns is None else spec.duration_ns * slowest_bps // (QUANTUM_BITS * 10**9)
     quanta = min(MOST_QUANTA, held) if spec.pause_quanta is None else spec.pause_quanta
-    if quanta < least:
-        given = (
-            "is given" if spec.pause_quanta else f"is what duration={format_duration(known(spec.duration_ns))} holds"
+    if held < least:
+        least_ns = -(-least * QUANTUM_BITS * 10**9 // slowest_bps)
+        refuse(
+            "duration",
+            f"{format_duration(known(spec.duration_ns))} is given, in which no pause at {format_rate(slowest_bps)} ends"
+            f" that can be refreshed in time ({least} quanta)",
+            f"{format_duration(least_ns)} or more",
         )
+    if quanta < least:
         refuse(
             "pause_quanta",
-            f"{quanta} {given}; a refresh at half of them may wait for a frame of {spec.frame_bytes}B and is late",
-            f"{least} to {MOST_QUANTA}",
+            f"{quanta} is given; a refresh at half of them may wait for a frame of {spec.frame_bytes}B and is late",
+            f"{least} to {min(MOST_QUANTA, held)}",
         )
     if quanta > held:
         last, duration = pause_ns(quanta, slowest_bps), format_duration(known(spec.duration_ns))

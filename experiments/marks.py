@@ -30,16 +30,16 @@ def marking(spec: Spec) -> Marking | MarkingByRate | None:
 
 
 def warnings(spec: Spec) -> list[str]:
-    """Where PFC may act before marks do in a resolved spec, a line each: not at one hot port, as an incast has, but
-    when all ports are full at once (DCQCN, SIGCOMM 2015, section 4)."""
-    if spec.queue not in MARKING_QUEUES or spec.pfc == "off" or not spec.alpha or spec.workload == "incast":
+    """Where PFC may act before marks do in a resolved spec, a line each: where what comes in by one port goes to all
+    others, each of whose queues may be just below kmin (DCQCN, SIGCOMM 2015, section 4)."""
+    if spec.queue not in MARKING_QUEUES or spec.pfc == "off" or spec.workload != "all_to_all":
         return []
-    kmin_bytes, first_bytes = known(spec.kmin_bytes), lossless.first_pause_bytes(spec)
-    if kmin_bytes < first_bytes:
+    kmin_bytes, sure_bytes = known(spec.kmin_bytes), lossless.surely_first_mark_bytes(spec)
+    if kmin_bytes < sure_bytes:
         return []
     return [
-        f"kmin: {format_bytes(kmin_bytes)} is not below the {format_bytes(first_bytes)} that a port may hold when all"
-        " ports of a switch are full at once: PFC then acts before anything is marked"
+        f"kmin: {format_bytes(kmin_bytes)} is not below {format_bytes(sure_bytes)}: when what came in by one port waits"
+        " in the queues of all others, PFC may act before anything is marked"
     ]
 
 

@@ -46,7 +46,7 @@ class Check:
 
 def checks() -> list[Check]:
     """All checks, in the order in which a run needs them."""
-    return [check() for check in (_machine, _tools, _framework, _kernel, _memory, _boot)]
+    return [check() for check in (_machine, _tools, _framework, _kernel, _soft_roce, _memory, _boot)]
 
 
 def _machine() -> Check:
@@ -75,6 +75,14 @@ def _kernel() -> Check:
     kernel = find_kernel()
     seen = f"{kernel.version} ({kernel.config_hash}) {'; '.join(kernel.warnings)}".strip() if kernel else "none built"
     return Check("lab kernel", kernel is not None, seen, "./run_experiment kernel build")
+
+
+def _soft_roce() -> Check:
+    """What transport=roce needs of the kernel, as its build has noted."""
+    kernel = find_kernel()
+    holds = kernel is not None and kernel.features.has_soft_roce
+    fix = "./run_experiment kernel build --source FILE, with a source of Linux 7 or newer"
+    return Check("soft-RoCE", holds, "in the lab kernel" if holds else "not in the lab kernel: TCP alone", fix)
 
 
 def _memory() -> Check:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from controller.dcqcn import Dcqcn
 from experiments.spec import MARKING_QUEUES, Spec, known, refuse
 from topologies.rdma import HEADER_BYTES, largest_mtu_bytes
-from topologies.units import format_bytes, format_rate
+from topologies.units import format_bytes, format_duration, format_rate
 
 
 def with_transport(spec: Spec) -> Spec:
@@ -44,13 +44,17 @@ def warnings(spec: Spec) -> list[str]:
 def _check_dcqcn(spec: Spec) -> None:
     if spec.traffic_class == "lossy":
         refuse("traffic_class", "lossy is given with cc=dcqcn, which paces the lossless class", "lossless")
-    for key, rate_bps in (
-        ("dcqcn_rai", known(spec.dcqcn_rai_bps)),
-        ("dcqcn_rhai", known(spec.dcqcn_rhai_bps)),
-        ("dcqcn_min_rate", known(spec.dcqcn_min_rate_bps)),
-    ):
-        if rate_bps > spec.rate_bps:
-            refuse(key, f"{format_rate(rate_bps)} is above rate={format_rate(spec.rate_bps)}", "up to the rate")
+    least_bps = known(spec.dcqcn_min_rate_bps)
+    if least_bps > spec.rate_bps:
+        given = f"{format_rate(least_bps)} is above rate={format_rate(spec.rate_bps)}"
+        refuse("dcqcn_min_rate", given, "up to the rate")
+    if known(spec.dcqcn_alpha_timer_ns) <= known(spec.dcqcn_cnp_interval_ns):
+        refuse(
+            "dcqcn_alpha_timer",
+            f"{format_duration(known(spec.dcqcn_alpha_timer_ns))} is not above the interval between two CNPs: alpha"
+            " would fall though marks go on",
+            f"above dcqcn_cnp_interval={format_duration(known(spec.dcqcn_cnp_interval_ns))}",
+        )
 
 
 def _with_packets(spec: Spec) -> Spec:

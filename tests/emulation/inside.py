@@ -22,9 +22,11 @@ from typing import Any, Callable
 from experiments import limits
 from experiments.spec import Spec, known, parse
 from experiments.stage import staged
-from topologies import hosts
+from topologies import hosts, live_queues
 from topologies.emulate import Fabric
 from topologies.namespaces import entered
+from topologies.netlink import Netlink
+from topologies.qdisc import LOSSLESS_DSCP
 from workloads import counters
 from workloads.capture import Capture, Point
 from workloads.transport import tcp
@@ -32,7 +34,7 @@ from workloads.transport import tcp
 _PR_SET_TIMERSLACK = 29
 _SEND_BUFFER_BYTES = 64 << 20
 _IP_UDP_BYTES = 28
-_SINK_PORT = 9
+_SINK_PORT, _ROCE_PORT = 9, 4791
 _QUIET_S = 0.01
 
 
@@ -74,6 +76,23 @@ def classes(keys: Mapping[str, Any], dscps: Sequence[int]) -> list[dict[str, int
 
 def _passed(fabric: Fabric) -> dict[str, int]:
     return {str(item.as_json()["handle"]): item.statistics["packets"] for item in fabric.port_qdiscs()["leaf1-eth1"]}
+
+
+def many_queue_pairs(count: int, paced: Sequence[int]) -> list[list[int | None]]:
+    """[queue pair number, rate, bytes sent] as h2's NIC tells of `count` queue pairs that have sent a packet each; of
+    those in `paced` the rate was set."""
+    with fabric_of({"senders": 1, "rate": "100Gbps"}) as (_, fabric):
+        receiver, ifindex = fabric["h1"].IP(), fabric["h2"].ifindexes["eth0"]
+        with entered(fabric.namespaces["h2"]):
+            netlink = Netlink()
+            sending = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sending.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, LOSSLESS_DSCP << 2)
+        netlink.execute([live_queues.pace(ifindex, receiver, number, 10**9) for number in paced])
+        for number in range(1, count + 1):
+            sending.sendto(struct.pack("!BBHII", 10, 0, 0xFFFF, number, 0), (receiver, _ROCE_PORT))
+        time.sleep(_QUIET_S)
+        told = live_queues.read_queue_pairs(netlink, ifindex)
+        return [[number, pair.rate_bps, pair.sent_bytes] for (_, number), pair in told.items()]
 
 
 def bursts(
@@ -188,7 +207,9 @@ def long_flow(keys: Mapping[str, Any], size_bytes: int, window_s: float) -> dict
         return {"last_bytes": sum(last), "seconds": (end_ns - done[0].start_ns) / 1e9, "info": info}  # type: ignore[dict-item]
 
 
-NAMES: dict[str, Callable[..., Any]] = {each.__name__: each for each in (queues, classes, bursts, reach, long_flow)}
+NAMES: dict[str, Callable[..., Any]] = {
+    each.__name__: each for each in (queues, classes, many_queue_pairs, bursts, reach, long_flow)
+}
 
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)

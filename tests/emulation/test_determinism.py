@@ -29,7 +29,7 @@ def run(kernel: Kernel, folder: Path, **keys: Any) -> dict[str, bytes]:
     folder.mkdir(parents=True)
     spec = limits.resolve(parse({**KEYS, **keys}))
     run_task(Task("main", spec, folder, "incast"), Setting(kernel, "virtual", ("test",)), Stop())
-    files = [folder / "measured.json", folder / "telemetry" / "queue.parquet", *(folder / "pcap").iterdir()]
+    files = [folder / "measured.json", *(folder / "telemetry").iterdir(), *(folder / "pcap").iterdir()]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -68,6 +68,27 @@ def test_equal_seeds_give_equal_bytes(kernel: Kernel, tmp_path: Path, first: dic
 def test_a_busy_machine_changes_nothing(kernel: Kernel, tmp_path: Path, first: dict[str, bytes]) -> None:
     with busy_machine():
         assert differing(first, run(kernel, tmp_path / "run")) == []
+
+
+LOSSLESS: dict[str, Any] = {
+    "transport": "roce",
+    "pfc": "on",
+    "queue": "dcqcn",
+    "alpha": "1",
+    "pool": "100KB",
+    "bytes": "512KiB",
+    "rounds": 2,
+}
+
+
+def test_equal_seeds_give_equal_pauses_and_rates(kernel: Kernel, tmp_path: Path) -> None:
+    """Agents that run before all others, real frames, CNPs and queue pairs: the same on an idle and a busy machine."""
+    one = run(kernel, tmp_path / "one", **LOSSLESS)
+    with busy_machine():
+        other = run(kernel, tmp_path / "other", **LOSSLESS)
+    assert one["measured.json"].count(b'"xoffs": 0') < one["measured.json"].count(b'"xoffs"')
+    assert b'"queue_pairs": []' not in one["measured.json"]
+    assert differing(one, other) == []
 
 
 def test_folder_and_environment_change_nothing(

@@ -164,13 +164,13 @@ def test_pauses_and_resumes_are_real_frames_that_cross_the_link(play: Played) ->
     assert set(told.facts["losses"].values()) == {0}
 
 
-def crossings(told: Told, asked: dict[str, Any]) -> list[tuple[int, bool]]:
+def crossings(told: Told, asked: dict[str, Any], sender: str = "10.0.0.2") -> list[tuple[int, bool]]:
     """When h2's count at the leaf crossed XOFF (True) and XON, by what was seen of its frames at its NIC and behind the
     hot port alone."""
     frame_bytes = asked["link"]["mtu_bytes"] + 14
     port_ns = asked["link"]["delay_ns"] + asked["switch"]["delay_ns"]
-    steps = [(time_ns + port_ns, frame_bytes) for time_ns in told.data("h2-eth0", "10.0.0.2")]
-    steps += [(time_ns, -frame_bytes) for time_ns in told.data("leaf1-eth1", "10.0.0.2")]
+    steps = [(time_ns + port_ns, frame_bytes) for time_ns in told.data("h2-eth0", sender)]
+    steps += [(time_ns, -frame_bytes) for time_ns in told.data("leaf1-eth1", sender)]
     count, paused, found = 0, False, []
     for time_ns, step in sorted(steps):
         count += step
@@ -402,7 +402,7 @@ def test_a_controller_orders_the_frames_after_its_latency(play: Played, latency_
     asked["lossless"]["headroom_bytes"] = 10**6
     asked["policy"]["control_latency_ns"] = latency_ns
     sends = [burst(f"h{number}", 200) for number in (2, 3, 4)]
-    told = play(**asked, sends=sends, capture=["h2-eth0"], span_s=0.05)
+    told = play(**asked, sends=sends, capture=["h2-eth0", "leaf1-eth1"], span_s=0.05)
     ordered = [each for each in told.facts["controller"] if each["event"] == "paused"]
     ours = [each for each in told.events() if each[2] in (Event.XOFF_SENT, Event.XON_SENT)]
     assert [(each["switch"], each["port"]) for each in ordered] == [
@@ -411,6 +411,11 @@ def test_a_controller_orders_the_frames_after_its_latency(play: Played, latency_
     seen = told.pauses("h2-eth0")
     times_ns = [time_ns for time_ns, port, *_ in ours if port == "leaf1-eth2"]
     assert len(seen) == len(times_ns) >= 2
-    for asked_ns, (seen_ns, _) in zip(times_ns, seen):
+    found = crossings(told, asked, "10.0.1.2")
+    assert [xoff for _, xoff in found] == [
+        event == Event.XOFF_SENT for _, port, event, _ in ours if port == "leaf1-eth2"
+    ]
+    for (crossing_ns, _), asked_ns, (seen_ns, _) in zip(found, times_ns, seen):
+        assert 0 <= asked_ns - crossing_ns - latency_ns <= TOLERANCE_NS
         assert 0 <= seen_ns - asked_ns - 1400 <= 2000
     assert told.received == {("h1", number, 26): 200 for number in (2, 3, 4)}

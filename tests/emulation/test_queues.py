@@ -125,6 +125,16 @@ def test_pure_acknowledgements_have_the_nics_first_queue(collapse: Done) -> None
     assert nic["4:"]["drops"] == nic["8:"]["drops"] == 0
 
 
+def test_a_nic_with_many_queue_pairs_tells_of_those_that_are_paced(inside: Inside) -> None:
+    """A message holds some ninety: those come first."""
+    paced = [3, 100, 199, 200]
+    told = inside("many_queue_pairs", count=200, paced=paced)
+    assert sorted(number for number, rate, _ in told if rate == 10**9) == paced
+    assert {rate for _, rate, _ in told} == {None, 10**9}
+    assert {sent for *_, sent in told} == {14 + 20 + 8 + 12}
+    assert len(paced) < len(told) < 200
+
+
 # --- rate and delay
 
 

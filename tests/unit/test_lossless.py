@@ -8,7 +8,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from controller.pause import SharedBuffer, headroom_bytes, least_quanta, reaction_ns
+from controller.pause import CONTROLLER_NS, SharedBuffer, headroom_bytes, least_quanta, reaction_ns
 from experiments import limits, lossless
 from experiments.spec import SWITCHED, Spec, parse
 from topologies.profiles import Lossless
@@ -53,8 +53,9 @@ def test_headroom_is_that_of_the_fastest_link() -> None:
 
 def test_a_controllers_latency_needs_headroom() -> None:
     keys = {**PFC, **LEAF_SPINE, "pause": "controller", "buffer": "2MB"}
-    assert resolve(**keys, control_latency="0ns").headroom_bytes == NEEDED_BYTES
-    assert resolve(**keys, control_latency="10us").headroom_bytes == NEEDED_BYTES + 500_000
+    ordered_bytes = CONTROLLER_NS * 400 // 8
+    assert resolve(**keys, control_latency="0ns").headroom_bytes == NEEDED_BYTES + ordered_bytes
+    assert resolve(**keys, control_latency="10us").headroom_bytes == NEEDED_BYTES + ordered_bytes + 500_000
     assert resolve(**{**keys, "pause": "switch"}, control_latency="10us").headroom_bytes == NEEDED_BYTES
 
 
@@ -107,7 +108,7 @@ def test_a_pause_is_as_long_as_a_frame_can_say_or_the_run_lasts() -> None:
     assert resolve(**LONG_FLOWS).pause_quanta == 65535
     # 1 ms at 10 Gb/s are 19,531 times 512 bits
     assert resolve(**LONG_FLOWS, rate="10Gbps", duration="1ms").pause_quanta == 19_531
-    assert resolve(**LONG_FLOWS, rate="10Gbps", duration="1ms", pause_quanta=50).pause_quanta == 50
+    assert resolve(**LONG_FLOWS, rate="10Gbps", duration="1ms", pause_quanta=52).pause_quanta == 52
 
 
 NO_CLASS = "pfc: on is given with traffic_class=lossy; allowed: with traffic_class=lossless"
@@ -141,7 +142,7 @@ LINK = "over a link of 400Gbps and 500ns"
         (
             {**PFC, **LEAF_SPINE, "headroom": "100KB", "pause": "controller", "control_latency": "10us"},
             f"headroom: 100KB is given, and a neighbour {LINK}, paused by the controller 10us later, still sends"
-            " 595628B; allowed: 595628B or more, or allow_loss=on",
+            " 895628B; allowed: 895628B or more, or allow_loss=on",
         ),
         (
             {**PFC, "buffer": "97141B"},
@@ -191,19 +192,19 @@ LINK = "over a link of 400Gbps and 500ns"
             "marking: controller is given with queue=droptail; allowed: with queue=dctcp or dcqcn",
         ),
         (
-            {**PFC, "pause_quanta": 49},
-            "pause_quanta: 49 is given; a refresh at half of them may wait for a frame of 1514B and is late;"
-            " allowed: 50 to 65535",
+            {**PFC, "pause_quanta": 127},
+            "pause_quanta: 127 is given; a refresh at half of them may wait for a frame of 1514B and is late;"
+            " allowed: 128 to 65535",
         ),
         (
             {**LONG_FLOWS, "rate": "1Gbps", "duration": "25us"},
-            "pause_quanta: 48 is what duration=25us holds; a refresh at half of them may wait for a frame of 1514B and"
-            " is late; allowed: 50 to 65535",
+            "duration: 25us is given, in which no pause at 1Gbps ends that can be refreshed in time (50 quanta);"
+            " allowed: 25.6us or more",
         ),
         (
             {**LONG_FLOWS, "rate": "10Gbps", "duration": "1ms", "pause_quanta": 19_532},
             "pause_quanta: 19532 is given, which at 10Gbps last 1000038ns and outlast the duration of 1ms;"
-            " allowed: 50 to 19531",
+            " allowed: 52 to 19531",
         ),
         ({**PFC, "pfc_watchdog": "2h"}, "pfc_watchdog: 7200s is given; allowed: up to 3600s"),
         (
@@ -226,7 +227,7 @@ def test_what_would_lose_or_cannot_be_is_refused(keys: dict[str, Any], line: str
         {"pfc": "on", "traffic_class": "lossless"},
         {**PFC, "buffer": "97142B"},
         {**PFC, "headroom": "95628B", "xoff": "504372B", "xon": "504372B"},
-        {**PFC, "pause_quanta": 50},
+        {**PFC, "pause_quanta": 128},
         {**PFC, "stuck": "h1@2ms-5ms", "pfc_watchdog": "1ms"},
         {**LONG_FLOWS, "stuck": "h1@2ms"},
         {**PFC, **LEAF_SPINE, "pause": "controller", "control_latency": "1us"},
@@ -282,8 +283,8 @@ def test_whatever_is_accepted_has_its_thresholds_in_order(keys: dict[str, Any]) 
         assert made.headroom_bytes >= lossless.needed_headroom_bytes(spec)
         assert limits.warnings(spec) == []
     if spec.kmax_bytes is not None:
-        assert spec.kmax_bytes < lossless.first_pause_bytes(spec) <= made.xoff_bytes
-    assert least_quanta(spec.frame_bytes) <= (spec.pause_quanta or 0) <= 65535
+        assert spec.kmax_bytes < made.xoff_bytes
+    assert least_quanta(spec.frame_bytes, max(spec.link_rates_bps)) <= (spec.pause_quanta or 0) <= 65535
     assert limits.resolve(parse(spec.as_text())) == spec
 
 

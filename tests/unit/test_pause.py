@@ -44,11 +44,19 @@ def test_quanta_are_512_bit_times(quanta: int, rate_bps: int, expected_ns: int) 
     assert pause_ns(quanta, rate_bps) == expected_ns
 
 
-@pytest.mark.parametrize(("frame_bytes", "quanta"), [(1514, 50), (9014, 284), (4110, 131)])
-def test_the_fewest_quanta(frame_bytes: int, quanta: int) -> None:
-    """Half of them last as long as a frame and the pause frame behind it: 1514: 2 x 1574 x 8 / 512 = 49.2."""
-    assert least_quanta(frame_bytes) == quanta
-    assert quanta * 512 / 2 >= (frame_bytes + FRAME_BYTES) * 8 > (quanta - 1) * 512 / 2
+@pytest.mark.parametrize(
+    ("frame_bytes", "rate_bps", "order_ns", "quanta"),
+    [
+        (1514, GBPS, 0, 50),  # 2 x 1574 x 8 / 512 = 49.2
+        (9014, GBPS, 0, 284),
+        (4110, GBPS, 0, 131),
+        (1514, 400 * GBPS, 50, 128),  # 20,000 bit times more: 2 x 32,592 / 512 = 127.3
+        (1514, 400 * GBPS, 2000, 3175),
+    ],
+)
+def test_the_fewest_quanta(frame_bytes: int, rate_bps: int, order_ns: int, quanta: int) -> None:
+    """Half of them last as long as the order of a refresh, a frame in its way and the pause frame itself."""
+    assert least_quanta(frame_bytes, rate_bps, order_ns) == quanta
 
 
 # --- headroom
@@ -277,7 +285,7 @@ def test_a_watchdog_ends_every_hold_and_lets_go_when_it_is_quiet(steps: list[tup
         assert asked[-1][1] == end_ns - limit_ns
 
 
-@given(CROSSINGS, RATES_BPS, st.integers(least_quanta(FRAME), MOST_QUANTA), st.integers(0, 10**6))
+@given(CROSSINGS, RATES_BPS, st.integers(least_quanta(FRAME, 3200 * GBPS), MOST_QUANTA), st.integers(0, 10**6))
 def test_a_neighbour_is_silent_from_xoff_to_xon_without_a_gap(
     steps: list[int], rate_bps: int, quanta: int, delay_ns: int
 ) -> None:
@@ -305,7 +313,7 @@ def test_a_neighbour_is_silent_from_xoff_to_xon_without_a_gap(
 def test_the_fewest_quanta_outlast_a_refresh_that_has_to_wait_for_a_frame(
     rate_bps: int, frame_bytes: int, begin_ns: int
 ) -> None:
-    quanta = least_quanta(frame_bytes)
+    quanta = least_quanta(frame_bytes, rate_bps)
     pauser = Pauser(quanta, rate_bps)
     pauser.crossing(begin_ns, xoff=True)
     assert pauser.due_ns is not None

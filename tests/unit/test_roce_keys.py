@@ -49,9 +49,12 @@ def resolve(**keys: Any) -> Spec:
             {**ROCE, "window": "1023B"},
             "window: 1023B holds no packet; allowed: off, or roce_mtu=1024B or more",
         ),
-        ({**DCQCN, "dcqcn_rai": "401Gbps"}, "dcqcn_rai: 401Gbps is above rate=400Gbps; allowed: up to the rate"),
-        ({**DCQCN, "dcqcn_rhai": "401Gbps"}, "dcqcn_rhai: 401Gbps is above rate=400Gbps; allowed: up to the rate"),
-        ({**DCQCN, "rate": "100Mbps"}, "dcqcn_rhai: 200Mbps is above rate=100Mbps; allowed: up to the rate"),
+        ({**DCQCN, "rate": "8Mbps"}, "dcqcn_min_rate: 10Mbps is above rate=8Mbps; allowed: up to the rate"),
+        (
+            {**DCQCN, "dcqcn_alpha_timer": "50us"},
+            "dcqcn_alpha_timer: 50us is not above the interval between two CNPs: alpha would fall though marks go on;"
+            " allowed: above dcqcn_cnp_interval=50us",
+        ),
         (
             {**DCQCN, "dcqcn_min_rate": "401Gbps"},
             "dcqcn_min_rate: 401Gbps is above rate=400Gbps; allowed: up to the rate",

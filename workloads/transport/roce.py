@@ -43,6 +43,7 @@ MOST_RETRIES, ENDLESS_RETRIES = 6, 7
 _DSCP_SHIFT, _ECT0 = 2, 2
 _DEPTH = 64  # work requests, and messages, of a flow under way
 _WINDOW_PIECES = 4
+_HANDSHAKE_LIMIT_MS = 5_000
 _FIRST_PSN = 0  # fixed, so that equal runs have equal packets
 _FULL = (1 << 64) - 2  # eventfd(2): it can take no more
 _EFD_NONBLOCK, _EFD_CLOEXEC = 0o4000, 0o2000000
@@ -315,7 +316,11 @@ def _shake_hands(sending: End, receiving: End, asked: QueuePairs) -> None:
     receiving.connect(sending, asked.ack_dscp << _DSCP_SHIFT, *common)
     sending.connect(receiving, asked.dscp << _DSCP_SHIFT | _ECT0, *common)
     sending.write(receiving, [(asked.mtu_bytes + 1, 0)])
-    sending.rearm()  # waits
+    waiter = select.poll()
+    waiter.register(sending.descriptor, select.POLLIN)
+    if not waiter.poll(_HANDSHAKE_LIMIT_MS):  # with endless retries nobody else would give up
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+    sending.rearm()
     for trouble, _, _ in sending.completed():
         if trouble:
             raise OSError(errno.ETIMEDOUT, trouble)
