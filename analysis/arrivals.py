@@ -15,6 +15,7 @@ from analysis.tables import read_columns
 from topologies.units import BadRequest
 
 _KEYS = ("flow", "sender", "receiver", "begin_ns", "end_ns")
+_WHOLE = ("begin_ns", "end_ns", "sent_bytes", "delivered_bytes")
 _MOST_BINS = 100
 _LONGEST_GAPS = 2  # median gaps between two blocks: what is longer is a silence
 _BLOCKS_PER_BIN = 4  # a bin that holds fewer of a flow shows when its blocks were told of, not its rate
@@ -65,7 +66,7 @@ class Arrivals:
 @lru_cache(maxsize=64)  # a report asks many times
 def long_flows(run: Run) -> tuple[LongFlow, ...]:
     """The flows of the run in the order of its spec; none of a run that broke off before they were told."""
-    return tuple(_flow(entry) for entry in run.entries("flows", _KEYS, whole=("begin_ns", "end_ns")))
+    return tuple(_flow(entry) for entry in run.entries("flows", _KEYS, _WHOLE))
 
 
 def _flow(entry: Mapping[str, Any]) -> LongFlow:
@@ -104,6 +105,12 @@ def trouble(run: Run) -> str:
         return "" if arrivals(run) else "measured.json has no flows"
     except BadRequest as error:
         return str(error)
+
+
+def unjudged(run: Run) -> str:
+    """Why the run's flows cannot be judged: their arrivals are not told, or not all of them, for it broke off; empty
+    when they can."""
+    return trouble(run) or ("" if run.measured.get("complete") else "measured.json: the run was not completed")
 
 
 def bin_edges_ns(run: Run) -> np.ndarray:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis import plots_control, text
 from analysis.columns import Column
-from analysis.control_points import Point, point, points
+from analysis.control_points import MARKS, PAUSES, Point, point, points
 from analysis.incast import loud
 from analysis.long_flows import LOSES, draw, flows_table, judge
 from analysis.long_flows import summarize as summarize_flows
@@ -18,6 +18,7 @@ from analysis.shares import FULL_SHARE, full, line_share, lossless, share_words
 from analysis.style import Drawn
 from analysis.verdicts import Verdict
 
+_SAME_SHARE = 0.01  # of the highest goodput: what differs by less is the same
 WELL, IDLE = "lossless and full", "lossless, but not full"
 
 RULE = (
@@ -57,7 +58,32 @@ def verdict(run: Run) -> Verdict:
 
 def headline(run: Run) -> str:
     """What came of the run, and of the slowest loops beside it."""
-    return f"{_words(point(run))}{_slowest(run)}"
+    return "; ".join([f"{_words(point(run))}{_slowest(run)}", *trends(run)])
+
+
+def trends(run: Run) -> list[str]:
+    """Of each kind of loop, whether goodput falls with its latency, from the runs alone; nothing of fewer than two."""
+    told = []
+    for does in (MARKS, PAUSES):
+        rates = [
+            each.goodput_bps
+            for each in points(run)
+            if each.does == does and each.latency_ns is not None and each.goodput_bps is not None
+        ]
+        if len(rates) > 1:
+            told.append(f"a controller {does}: {_trend(rates)}")
+    return told
+
+
+def _trend(rates: Sequence[float]) -> str:
+    """How goodput goes with growing latency, in words."""
+    steps = [after - before for before, after in zip(rates, rates[1:])]
+    least = _SAME_SHARE * max(rates)
+    if max(rates) - min(rates) <= least:
+        return "goodput is the same whatever the latency"
+    if max(steps) <= least and rates[0] - rates[-1] > least:
+        return "the longer the latency, the less goodput"
+    return "goodput does not follow the latency"
 
 
 def _slowest(run: Run) -> str:

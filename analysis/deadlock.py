@@ -12,7 +12,7 @@ from typing import Any
 
 from analysis import plots_long_flows as plots
 from analysis import plots_tree, text
-from analysis.arrivals import arrivals, long_flows, trouble
+from analysis.arrivals import arrivals, long_flows, unjudged
 from analysis.columns import Column, words
 from analysis.congestion_tree import circle, held_at
 from analysis.long_flows import draw, flows_table
@@ -24,7 +24,7 @@ from analysis.run import Run
 from analysis.shares import lossless, others
 from analysis.signals import noted
 from analysis.style import Drawn
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_drops
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_discards, total_drops
 from analysis.watchdog import acts, setting, watched
 
 DEADLOCK, BROKEN, FREE = "deadlock", "deadlock, broken by the watchdog", "no deadlock"
@@ -46,6 +46,7 @@ COLUMNS = (
     Column("circle", "circle", words, is_number=False),
     Column("watchdog acts", "watchdog_acts", text.count, essential=True),
     Column("drops", "drops", text.count),
+    Column("by watchdog", "watchdog_discards", text.count),
 )
 
 
@@ -63,14 +64,14 @@ def _last_ns(run: Run) -> Span | None:
 
 def _goodput_bps(run: Run, span: Span | None) -> float | None:
     """All that arrived in a span; None where the run does not tell."""
-    return None if span is None or trouble(run) else sum(each.rate_bps(*span) for each in arrivals(run).values())
+    return None if span is None or unjudged(run) else sum(each.rate_bps(*span) for each in arrivals(run).values())
 
 
 def last_arrival_s(run: Run) -> float | None:
     """When something arrived for the last time before the flows' end, from their begin; None where nothing did or the
     run does not tell."""
     span = _span_ns(run)
-    if span is None or trouble(run):
+    if span is None or unjudged(run):
         return None
     times = [each.time_ns[each.time_ns < span[1]] for each in arrivals(run).values()]
     ends_ns = [int(some[-1]) - span[0] for some in times if len(some)]
@@ -91,7 +92,7 @@ def verdict(run: Run) -> Verdict:
     """Whether the flows stopped for ever, were freed by a watchdog, or never stopped."""
     moving = _moving(run)
     pieces = (moving, _circular(run), watched(run), lossless(run), processor(run))
-    if moving.holds is None or pieces[-1].holds is None:
+    if any(piece.applies and piece.holds is None for piece in (moving, *pieces[-2:])):
         return Verdict("deadlock", NOT_PROVEN, pieces)
     flowing = BROKEN if acts(run) else FREE
     answer = flowing if moving.holds else DEADLOCK if waiting(run) else NOT_PROVEN
@@ -109,7 +110,7 @@ def _moving(run: Run) -> Evidence:
         unit="b/s",
         tolerance=f"more than {DEAD_SHARE:.0%} of one line, over all flows",
         holds=None if last_bps is None else last_bps > DEAD_SHARE * line_bps,
-        source="telemetry/arrivals.parquet" if last_bps is not None else trouble(run),
+        source="telemetry/arrivals.parquet" if last_bps is not None else unjudged(run),
     )
 
 
@@ -158,7 +159,7 @@ def tiles(run: Run) -> list[tuple[str, str]]:
         ("goodput, whole time", text.rate(told["goodput_bps"])),
         ("goodput at the end", text.rate(told["last_bps"])),
         ("last arrival", text.seconds(told["last_arrival_s"])),
-        ("ports paused, together", text.seconds(paused_s(run))),
+        ("ports paused, summed over ports", text.seconds(paused_s(run))),
         ("watchdog acts", text.count(told["watchdog_acts"])),
         ("drops", text.count(told["drops"])),
     ]
@@ -196,6 +197,7 @@ def row(run: Run) -> dict[str, Any]:
         "circle": " > ".join((*way, way[0])) if way else None,
         "watchdog_acts": acts(run),
         "drops": total_drops(run),
+        "watchdog_discards": total_discards(run),
     }
 
 

@@ -20,11 +20,12 @@ from analysis.style import Drawn, drawn
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, goodput_bps, median_seconds, processor
 
 ENOUGH, LOSES = "no loss", "loses packets"
-HOLDS, TOO_LITTLE, GENEROUS = "the formula holds", "the formula asks too little", "less than the formula would do"
+HOLDS, TOO_LITTLE, GENEROUS = "the formula is enough", "the formula asks too little", "less than the formula would do"
 
 RULE = (
     "Headroom is enough when ports paused their neighbours and the lossless class lost nothing all the same. The "
-    "formula holds when that is so wherever there is as much as it asks for, and packets are lost where there is less."
+    "formula is enough when that is so wherever there is as much as it asks for, and packets are lost with some lesser "
+    "headroom, if not with every one: how much of what it asks for a port used at most is told beside."
 )
 _COUNTERS = "queue counters of measured.json"
 _NO_COUNTERS = "measured.json has no ports, or the run no PFC"
@@ -58,8 +59,8 @@ def verdict(run: Run) -> Verdict:
     """Whether a run's headroom was enough; with cases, whether the formula holds."""
     if len(rooms(run)) < 2:
         return _single(run)
-    pieces = (_at_least(rooms(run)), _below(rooms(run)), processor(run))
-    enough, too_little, _ = pieces
+    pieces = (_at_least(rooms(run)), _below(rooms(run)), _used(rooms(run)), processor(run))
+    enough, too_little, *_ = pieces
     if enough.holds is False:
         return Verdict("headroom", TOO_LITTLE, pieces, good=False)
     if enough.holds and too_little.holds is False:
@@ -76,7 +77,7 @@ def _single(run: Run) -> Verdict:
 
 def _proven(answer: str, pieces: tuple[Evidence, ...]) -> Verdict:
     """The answer, if all the evidence holds."""
-    holds = all(each.holds for each in pieces)
+    holds = all(each.holds for each in pieces if each.applies)
     return Verdict("headroom", answer if holds else NOT_PROVEN, pieces, good=True if holds else None)
 
 
@@ -120,6 +121,26 @@ def _below(found: Sequence[Room]) -> Evidence:
     return _sum("less headroom than the formula asks for", tested, "at least 1 lost in all", least=1)
 
 
+def _used(found: Sequence[Room]) -> Evidence:
+    """The most that a port used where there is as much as the formula asks for: how much it asks beyond need."""
+    most = max(
+        (each for each in found if each.is_enough and each.used_bytes is not None),
+        key=lambda each: each.used_bytes or 0,
+        default=None,
+    )
+    return Evidence(
+        name="headroom used of what the formula asks for",
+        configured=None,
+        modelled=most.needed_bytes if most else None,
+        measured=most.used_bytes if most else None,
+        unit="bytes",
+        tolerance=f"{_share((most.used_bytes or 0) / most.needed_bytes)} of it" if most else "",
+        holds=None,
+        source="for information: it decides nothing" if most else "for information; no port tells",
+        applies=False,
+    )
+
+
 def _sum(name: str, tested: Sequence[Room], tolerance: str, least: int) -> Evidence:
     """What runs in which ports paused their neighbours lost together."""
     lost = [each.lost for each in tested if each.lost is not None]
@@ -141,7 +162,8 @@ def headline(run: Run) -> str:
     found, spec = room(run), run.parameters
     where = f"{text.counted(spec.senders, 'sender')} to 1 at {text.rate(spec.path.rate_bps)}"
     lost = "nothing" if found.lost == 0 else text.counted(found.lost, "packet") if found.lost else "an unknown number"
-    formula = f"the formula asks for {text.size(found.needed_bytes)}"
+    used = "" if found.used_bytes is None else f", of which {_share(found.used_bytes / found.needed_bytes)} was used"
+    formula = f"the formula asks for {text.size(found.needed_bytes)}{used}"
     return f"{where}: with {text.size(found.given_bytes)} of headroom the lossless class lost {lost}; {formula}"
 
 

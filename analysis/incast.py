@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from html import escape
-from typing import Any
+from typing import Any, Callable
 
 from analysis import text
 from analysis.columns import Column
@@ -144,9 +144,12 @@ def _outcome(before: str, now: str) -> str:
 
 def tiles(run: Run) -> list[tuple[str, str]]:
     """Goodput, the round beside the one without loss, what was lost, and what senders were told."""
-    told = [("of them by a watchdog", total_discards(run) or None, text.count)]
-    told += [("pauses", pauses(run), text.count), ("paused, all ports", paused_s(run), text.seconds)]
-    told.append(("congestion notifications", cnps(run), text.count))
+    told: list[tuple[str, float | None, Callable[[float | None], str]]] = [
+        ("of them by a watchdog", total_discards(run) or None, text.count),
+        ("pauses", pauses(run), text.count),
+        ("paused, all ports", paused_s(run), text.seconds),
+        ("congestion notifications", cnps(run), text.count),
+    ]
     return [
         ("goodput", text.rate(goodput_bps(run.rounds))),
         ("median round", text.seconds(median_seconds(run.rounds))),

@@ -37,7 +37,7 @@ from analysis.shares import (
     window_words,
 )
 from analysis.style import Drawn, drawn
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_drops
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_discards, total_drops
 
 FAIR, UNFAIR, IDLE, LOSES = "fair and full", "unfair", "fair, but not full", "loses packets"
 _SHOWN_FLOWS = 32
@@ -60,6 +60,7 @@ COLUMNS = (
     Column("pauses", "pauses", text.count),
     Column("paused", "paused_s", text.seconds),
     Column("drops", "drops", text.count, essential=True),
+    Column("by watchdog", "watchdog_discards", text.count),
 )
 
 
@@ -200,6 +201,7 @@ def row(run: Run) -> dict[str, Any]:
         "pauses": pauses(run),
         "paused_s": paused_s(run),
         "drops": total_drops(run),
+        "watchdog_discards": total_discards(run),
     }
 
 

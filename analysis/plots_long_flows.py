@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from analysis import text
 from analysis.arrivals import arrivals, bin_edges_ns, even_edges_ns, long_flows, trouble
 from analysis.fairness import FAIR_INDEX, jain, judged
-from analysis.pause_log import Span, total_s
+from analysis.pause_log import Span, clipped, total_s
 from analysis.plots_bisection import widen_left
 from analysis.run import Run
 from analysis.shares import (
@@ -251,10 +251,10 @@ def queue_over_time(run: Run) -> tuple[Figure, str, str]:
 def pause_timeline(run: Run, shade: Shade | None = None) -> tuple[Figure, str, str]:
     """When each port was paused, the longest paused first."""
     log = run.pauses
-    if log is None or not log.held or not long_flows(run):
+    held = {} if log is None or run.traffic_ns is None else clipped(log.held, run.traffic_ns)
+    if not held or not long_flows(run):
         raise Skipped("no port was paused" if log is not None else "no pauses.parquet tells of pauses")
     last_ns = max(flow.end_ns for flow in long_flows(run))
-    held = {port: [(start_ns, min(end_ns, last_ns)) for start_ns, end_ns in spans] for port, spans in log.held.items()}
     ports = sorted(held, key=lambda port: (-total_s(held[port]), text.natural(port)))
     shown = ports[:_MOST_ROWS]
     title = f"{text.counted(len(ports), 'port')} paused; {ports[0]} for {text.seconds(total_s(held[ports[0]]))}"
@@ -315,7 +315,11 @@ def cases(run: Run, special: Mapping[str, Collection[str]] | None = None, name: 
 
 
 def _cases_title(shown: Mapping[str, Run]) -> str:
-    """The least and the most fair of the runs."""
-    found = {name: jain(list(bottleneck_rates(each).values())) or 0.0 for name, each in shown.items()}
-    worst, best = (choose(found, key=lambda name: found[name]) for choose in (min, max))
-    return f"Jain's index is {index_words(found[worst])} with {worst}, {index_words(found[best])} with {best}"
+    """The least and the most fair of the runs, and those in which nothing arrived, which has no index."""
+    index = {name: jain(list(bottleneck_rates(each).values())) for name, each in shown.items()}
+    found = {name: value for name, value in index.items() if value is not None}
+    chosen = dict.fromkeys(choose(found, key=lambda name: found[name]) for choose in (min, max) if found)
+    told = ", ".join(f"{index_words(found[name])} with {name}" for name in chosen)
+    nothing = ", ".join(name for name in shown if name not in found)
+    silent = f"nothing arrives with {nothing} where flows are judged" if nothing else ""
+    return "; ".join(filter(None, [f"Jain's index is {told}" if told else "", silent]))

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from analysis import text
 from analysis.dcqcn import RateSeries
 from analysis.measures import paused_s, peers
-from analysis.pause_log import Span, total_s
+from analysis.pause_log import Span, clipped, total_s
 from analysis.run import Run
 from analysis.stalls import Round
 from analysis.style import IDEAL, INK, Skipped, label, legend_below, legend_rows, look, new_figure
@@ -37,7 +37,7 @@ def pauses(run: Run) -> tuple[Figure, str, str]:
     if shown is None or shown.pauses is None:
         raise Skipped("no run with telemetry/pauses.parquet and a finished round")
     during = shown.rounds[0]
-    held = _within(shown.pauses.held, during)
+    held = clipped(shown.pauses.held, (during.start_ns, during.end_ns))
     if not held:
         raise Skipped("nobody was paused in the first round")
     longest = sorted(held, key=lambda port: -total_s(held[port]))[:_MOST_ROWS]
@@ -64,19 +64,6 @@ def _first(run: Run, has: Callable[[Run], bool], weight: Callable[[Run], float])
     """The run if it has what is to be drawn, else that of its peers which has the most of it."""
     able = [each for _, each in peers(run) if has(each)]
     return run if run in able else max(able, key=weight, default=None)
-
-
-def _within(held: Mapping[str, Sequence[Span]], during: Round) -> dict[str, list[Span]]:
-    """The spans cut to a round, those outside left out."""
-    cut = {
-        port: [
-            (max(start, during.start_ns), min(end, during.end_ns))
-            for start, end in spans
-            if start < during.end_ns and end > during.start_ns
-        ]
-        for port, spans in held.items()
-    }
-    return {port: spans for port, spans in cut.items() if spans}
 
 
 def _pauses_title(run: Run, held: Mapping[str, Sequence[Span]]) -> str:

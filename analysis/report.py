@@ -20,7 +20,7 @@ from analysis.markup import Cell, Html, definitions, escaped, table
 from analysis.report_cases import cases
 from analysis.run import Run
 from analysis.style import Drawn
-from analysis.verdicts import Evidence, Value, Verdict, all_drops
+from analysis.verdicts import Evidence, Value, Verdict, all_drops, watchdog_discards
 
 _VERDICT_CLASSES = {False: "bad", True: "good", None: "open"}
 _EVIDENCE = ("evidence", "holds", "configured", "modelled", "measured", "holds if", "read from")
@@ -174,16 +174,22 @@ def _skipped(figures: Iterable[Drawn]) -> Html:
 
 
 def _drops(run: Run) -> Html:
-    drops = all_drops(run)
+    drops, discards = all_drops(run), watchdog_discards(run) or {}
+    if drops is None:
+        return Html("<p>Not known: measured.json has no ports.</p>")
     rows = [
-        [port, text.count(count), "towards the receiver" if port == run.hot_port else ""]
+        [port, text.count(count), text.count(discards.get(port, 0)), _towards(run, port)]
         for port, count in drops.items()
     ]
     return (
-        table(("port", "packets dropped", ""), rows, numbers=(1,))
+        table(("port", "packets dropped", "of them by a watchdog", ""), rows, numbers=(1, 2))
         if rows
         else Html("<p>No queue overflowed: no port dropped a packet.</p>")
     )
+
+
+def _towards(run: Run, port: str) -> str:
+    return "towards the receiver" if port == run.hot_port else ""
 
 
 def _spec(run: Run) -> Html:

@@ -334,15 +334,16 @@ class Run:
 
     def entries(self, key: str, needed: Sequence[str], whole: Sequence[str] = ()) -> list[dict[str, Any]]:
         """The list at `key` of measured.json, every entry of which must have the keys `needed`, and whole numbers at
-        `whole`; an unfinished run may lack it."""
+        those of `whole` that it has; an unfinished run may lack it."""
         entries = self.measured.get(key, None if self.measured.get("complete") else [])
         if not isinstance(entries, list):
             raise BadRequest(f"{self.path / 'measured.json'}: key {key!r} is missing or not a list")
         for entry in entries:
             if not isinstance(entry, dict) or not set(needed) <= set(entry):
                 raise BadRequest(f"{self.path / 'measured.json'}: an entry of {key!r} lacks one of {', '.join(needed)}")
-            for name in (*needed, *whole):
-                self._check_value(key, name, entry.get(name), int if name in whole else str if name in _NAMES else object)
+            for name in {*needed, *whole} & set(entry):
+                kind = int if name in whole else str if name in _NAMES else object
+                self._check_value(key, name, entry[name], kind)
         return entries
 
     def _check_value(self, key: str, name: str, value: object, kind: type) -> None:

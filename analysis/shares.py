@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis import text
-from analysis.arrivals import LongFlow, arrivals, bin_edges_ns, long_flows, trouble
+from analysis.arrivals import LongFlow, arrivals, bin_edges_ns, long_flows, trouble, unjudged
 from analysis.fairness import FAIR_INDEX, Phase, jain, judged, phases, settled_ns
 from analysis.queues import QueueStatistics, statistics
 from analysis.run import Run
@@ -52,7 +52,7 @@ def all_phases(run: Run) -> tuple[Phase, ...]:
 def steady(run: Run) -> Got | None:
     """What each flow got where flows are judged; None where the run does not tell."""
     window = judged(all_phases(run))
-    return None if window is None or trouble(run) else got(run, window)
+    return None if window is None or unjudged(run) else got(run, window)
 
 
 def got(run: Run, window: Phase) -> Got:
@@ -197,7 +197,7 @@ def window_words(run: Run) -> str:
 
 def _source(run: Run, missing: str = "") -> str:
     """The file that tells of arrivals, or what is missing."""
-    return trouble(run) or missing or "telemetry/arrivals.parquet"
+    return unjudged(run) or missing or "telemetry/arrivals.parquet"
 
 
 # --- over time

@@ -13,7 +13,7 @@ from analysis import plots_long_flows as plots
 from analysis import plots_tree, text
 from analysis.arrivals import LongFlow, long_flows
 from analysis.columns import Column
-from analysis.congestion_tree import way_back
+from analysis.congestion_tree import peers, way_back
 from analysis.fairness import port_fair
 from analysis.long_flows import draw, flows_table
 from analysis.long_flows import summarize as summarize
@@ -35,9 +35,9 @@ from analysis.shares import (
     window_words,
 )
 from analysis.style import Drawn
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, buffer_drops, processor
 
-VICTIM, SPARED = "a victim of congestion elsewhere", "spared"
+VICTIM, SPARED, LOSES = "a victim of congestion elsewhere", "spared", "packets are lost instead"
 SPARED_SHARE = 0.9  # of what the victim's own way leaves it
 NEIGHBOUR_TOLERANCE = 0.2  # of what the flows beside it get: it is paused with them, but not in the same packets
 _HALF, _TENTH = 0.5, 0.1
@@ -46,7 +46,8 @@ _FALL_TOLERANCE = 0.25  # of the published share: it is quoted from memory
 RULE = (
     f"A flow is spared when it gets {SPARED_SHARE:.0%} or more of what its own way leaves it: the rate of its links, "
     "less an equal share of the congested receiver's for each flow that it shares an uplink with. Otherwise it is a "
-    "victim."
+    "victim where PFC pauses and no packet is lost on its own way; where packets are lost there, or without PFC "
+    "anywhere, these are what it suffers from."
 )
 
 COLUMNS = (
@@ -106,12 +107,45 @@ def _paused_bps(run: Run) -> float | None:
 
 
 def verdict(run: Run) -> Verdict:
-    """Whether the victim gets what its own way leaves it."""
-    spared = _spared(run)
-    pieces = (spared, _as_neighbours(run), full(run), lossless(run), processor(run))
+    """Whether the victim gets what its own way leaves it, and if not, whether pauses or losses take it."""
+    spared, clean = _spared(run), _clean(run)
+    pieces = (spared, _as_neighbours(run), clean, full(run), lossless(run), processor(run))
     if any(piece.holds is None for piece in pieces if piece.applies):
         return Verdict("victim", NOT_PROVEN, pieces)
-    return Verdict("victim", SPARED if spared.holds else VICTIM, pieces, good=spared.holds)
+    if spared.holds:
+        return Verdict("victim", SPARED, pieces, good=True)
+    if not clean.holds:
+        return Verdict("victim", LOSES, pieces, good=False)
+    return (
+        Verdict("victim", VICTIM, pieces, good=False) if run.parameters.pfc else Verdict("victim", NOT_PROVEN, pieces)
+    )
+
+
+def _own_ports(run: Run) -> set[str]:
+    """The ports that the victim's packets leave on their way; empty without a victim or a fabric.json."""
+    if not victims(run) or run.fabric is None:
+        return set()
+    flow = victims(run)[0]
+    way = [*reversed(way_back(run.fabric, flow.receiver, flow.sender)), flow.receiver]
+    hops = set(zip(way, way[1:]))
+    return {port for port, ends in peers(run.fabric).items() if tuple(ends) in hops}
+
+
+def _clean(run: Run) -> Evidence:
+    """Whether no packet was lost on the victim's own way; without PFC, anywhere."""
+    drops, pfc = buffer_drops(run), run.parameters.pfc
+    own = _own_ports(run)
+    lost = None if drops is None else sum(count for port, count in drops.items() if not pfc or port in own)
+    return Evidence(
+        name="lost on its own way" if pfc else "lost without PFC",
+        configured=f"pfc {'on' if pfc else 'off'}",
+        modelled=0 if pfc else None,
+        measured=lost,
+        unit="packets",
+        tolerance="none, else losses explain what it does not get",
+        holds=None if lost is None else lost == 0,
+        source="queue counters of measured.json" if lost is not None else "measured.json has no ports",
+    )
 
 
 def _spared(run: Run) -> Evidence:

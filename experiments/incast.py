@@ -33,6 +33,6 @@ EXPERIMENT = Experiment(
     claim="slide 14: the buffer fills in about 12 us, TCP waits 200 to 500 ms, throughput collapses; cured by PFC,"
     " DCQCN, RDMA",
     expects="rounds of a fraction of a millisecond take 200 ms; a 1 ms timeout leaves a few ms; marks cure TCP, pauses"
-    " both; RoCE that loses packets collapses as TCP does",
+    " both (all ports then share one buffer, and headroom comes on top); RoCE that loses packets collapses worse",
     cases=cures,
 )

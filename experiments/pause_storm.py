@@ -25,7 +25,7 @@ EXPERIMENT = Experiment(
     question="How far does one receiver that sends pauses for ever stop a lossless fabric?",
     claim="slide 14: incast is cured by PFC; published: a NIC's pause storm stops a fabric (Guo et al., SIGCOMM 2016)",
     expects="flows to other hosts stop as long as the receiver is stuck, where they share its way; a watchdog frees"
-    " them after its time, and loses what was for the stuck host",
+    " them after its time, the sooner the more they keep over the whole storm, and loses what was for the stuck host",
     defaults={
         **LOSSLESS,
         "topology": "leaf_spine",

@@ -78,6 +78,22 @@ def test_a_loop_is_fast_enough_when_nothing_is_lost_and_the_link_is_full(
     assert control_latency.verdict(loop_run(tmp_path / "run", bps, lost)).verdict == answer
 
 
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        ([39e9, 38.9e9, 20e9], "the longer the latency, the less goodput"),
+        ([39e9, 20e9, 30e9], "goodput does not follow the latency"),
+        ([39e9, 39.1e9, 38.9e9], "goodput is the same whatever the latency"),
+    ],
+)
+def test_what_latency_does_follows_from_the_runs(tmp_path: Path, rates: list[float], words: str) -> None:
+    for place, bps in enumerate(rates):
+        path = tmp_path / "run" / "cases" / f"marking-{place}"
+        loop_run(path, bps, marking="controller", control_latency=f"{10**place}us")
+    run = loop_run(tmp_path / "run")
+    assert control_latency.headline(run).endswith(f"a controller marks: {words}")
+
+
 def test_goodput_queue_and_losses_are_drawn_against_latency(tmp_path: Path) -> None:
     figures = {figure.name: figure for figure in draw_all(loops(tmp_path / "run"))}
     assert figures["losses"].title == (

@@ -41,6 +41,12 @@ def test_what_stands_still_in_a_circle_is_a_deadlock(tmp_path: Path) -> None:
     assert deadlock.headline(run).endswith("sw1, sw2, sw3, sw4 wait for each other in a circle")
 
 
+def test_no_port_is_paused_for_longer_than_the_flows_last(tmp_path: Path) -> None:
+    """Four ports are held from 3 ms on, and still when the log ends at 80 ms: 17 ms each."""
+    run = ring(tmp_path / "run", 3 * MS, pauses=[*CIRCLE, (80 * MS, "sw1-eth3", "refresh_sent")])
+    assert dict(deadlock.tiles(run))["ports paused, summed over ports"] == "68 ms"
+
+
 def test_what_stands_still_without_a_circle_is_not_explained(tmp_path: Path) -> None:
     told = deadlock.verdict(ring(tmp_path / "run", 3 * MS, pauses=[*CIRCLE[:3], *LATER]))
     assert (told.verdict, evidence(told)["no circle of paused switches"]) == (NOT_PROVEN, True)

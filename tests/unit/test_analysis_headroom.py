@@ -118,6 +118,17 @@ def test_the_page_and_the_summary(tmp_path: Path) -> None:
     assert '<td data-head="of the formula&#x27;s" class="number">50%</td>' in html
 
 
+def test_the_formula_may_be_enough_with_less_that_loses_nothing(tmp_path: Path) -> None:
+    """Of 156 KB, 150 are used; nine tenths of it lose nothing, a half does."""
+    headroom_run(tmp_path / "run" / "cases" / "most", NEEDED * 9 // 10, 0)
+    run = tried(tmp_path / "run")
+    told = headroom.verdict(run)
+    assert told.verdict == headroom.HOLDS == "the formula is enough"
+    used = next(piece for piece in told.evidence if piece.name.startswith("headroom used"))
+    assert (used.measured, used.modelled, used.tolerance) == (150_000, NEEDED, "96% of it")
+    assert headroom.headline(run).endswith("the formula asks for 156 KB, of which 96% was used")
+
+
 def test_the_figure_says_from_where_on_nothing_is_lost(tmp_path: Path) -> None:
     figures = {figure.name: figure for figure in draw_all(tried(tmp_path / "run"))}
     assert figures["losses"].title == (

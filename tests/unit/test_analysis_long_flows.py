@@ -16,7 +16,7 @@ from analysis import long_flows
 from analysis.arrivals import Arrivals, arrivals, bin_edges_ns, read_arrivals, trouble
 from analysis.run import Run
 from analysis.shares import bottleneck, fairness, line_share, payload_bps, queue, settling_s, steady
-from analysis.verdicts import NOT_PROVEN
+from analysis.verdicts import NOT_PROVEN, lossless_drops
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run
 from tests.unit.test_analysis_pcap import T0_NS
 from tests.unit.test_analysis_run import evidence
@@ -117,7 +117,8 @@ def long_run(
 ) -> Run:
     """A run whose flows get data at the rates of their pieces."""
     asked = {"topology": fabric["topology"] if fabric else "star", **ROCE, **(spec or {})}
-    told = {"workload": "long_flows", "flows": list(flows), "queue_pairs": [], "pause_ports": [], **facts}
+    plain = {"workload": "long_flows", "queue_pairs": [], "pause_ports": [], "ports": lossless_port()}
+    told = {**plain, "flows": list(flows), **facts}
     run = fabric_run(path, fabric, told, asked)
     write_arrivals(run.path, {name: paced(*pieces) for name, pieces in rates.items()})
     write_pauses(run.path, pauses)
@@ -261,6 +262,47 @@ def test_an_interrupted_run_is_not_proven(tmp_path: Path) -> None:
     assert long_flows.sections(run) == ""
     assert {figure.path for figure in long_flows.figures(run)} == {None}
     assert json.dumps(long_flows.summarize(run))
+
+
+def test_pauses_are_cut_to_the_time_of_the_traffic(tmp_path: Path) -> None:
+    """h5 is held for 2 ms of it, and after it; h2 for 4 ms, to its end; h3 only after it."""
+    pauses = [
+        (MS, "h5-eth0", "held"), (3 * MS, "h5-eth0", "released"), (16 * MS, "h2-eth0", "held"),
+        (25 * MS, "h5-eth0", "held"), (25 * MS, "h3-eth0", "held"), (90 * MS, "h5-eth0", "released"),
+    ]  # fmt: skip
+    run = two_run(tmp_path / "run", 19.5e9, 19.5e9, pauses=pauses)
+    assert long_flows.row(run)["paused_s"] == pytest.approx(0.006)
+    title = next(figure.title for figure in long_flows.figures(run) if figure.name == "pauses")
+    assert title == "2 ports paused; h2-eth0 for 4 ms"
+
+
+def test_a_case_in_which_nothing_arrives_has_no_index(tmp_path: Path) -> None:
+    run = two_run(tmp_path / "run", 19.5e9, 19.5e9)
+    two_run(run.path / "cases" / "no_pfc", 0, 0, spec={"label": "no_pfc", "pfc": "off"})
+    title = next(figure.title for figure in long_flows.figures(Run(run.path)) if figure.name == "cases")
+    assert title == "Jain's index is 1.000 with main; nothing arrives with no_pfc where flows are judged"
+
+
+@pytest.mark.parametrize("kind", [None, "red"])
+def test_without_a_queue_of_a_known_kind_losses_are_not_known(tmp_path: Path, kind: str | None) -> None:
+    queue = {"drops": 0} if kind is None else {"kind": kind, "drops": 0}
+    ports = {"leaf1-eth1": {"peer": "h1", "hot": True, "qdiscs": [queue]}}
+    told = long_flows.verdict(run := two_run(tmp_path / "run", 19.5e9, 19.5e9, ports=ports))
+    assert (told.verdict, lossless_drops(run)) == (NOT_PROVEN, None)
+
+
+@pytest.mark.parametrize("wrong", ["x", 1.5, None, True])
+@pytest.mark.parametrize("key", ["begin_ns", "end_ns", "sent_bytes"])
+def test_a_flow_without_whole_numbers_is_named(tmp_path: Path, key: str, wrong: object) -> None:
+    run = long_run(tmp_path / "run", [{**flow("h2", 0, MS), key: wrong}], {})
+    with pytest.raises(BadRequest, match=rf"measured.json: {key} of an entry of 'flows': .* allowed: a whole number"):
+        long_flows.verdict(run)
+
+
+def test_a_flow_whose_name_is_no_text_is_named(tmp_path: Path) -> None:
+    run = long_run(tmp_path / "run", [flow("h2", 0, MS, receiver=["h1"])], {})
+    with pytest.raises(BadRequest, match=r"measured.json: receiver of an entry of 'flows': .* allowed: a text"):
+        long_flows.verdict(run)
 
 
 def test_every_figure_of_a_whole_run(tmp_path: Path) -> None:

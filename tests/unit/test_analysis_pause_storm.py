@@ -13,7 +13,7 @@ from analysis.pause_storm import CONTAINED, HARMLESS, STORM
 from analysis.report import draw_all, page
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
-from tests.unit.test_analysis_long_flows import MS, flow, long_run
+from tests.unit.test_analysis_long_flows import MS, flow, long_run, paced, write_arrivals
 from tests.unit.test_analysis_run import evidence
 from topologies.units import BadRequest
 
@@ -72,6 +72,23 @@ def test_what_innocent_flows_keep_decides(
     assert told.verdict.startswith(answer)
     assert told.good == good
     assert evidence(told)["watchdog acts"] is bool(events)
+
+
+@pytest.mark.parametrize(("watchdog", "free_ms", "kept"), [("500us", 4.6, 0.94), ("2ms", 6.1, 0.79)])
+def test_a_watchdog_is_judged_after_its_time_beside_the_whole_storm(
+    tmp_path: Path, watchdog: str, free_ms: float, kept: float
+) -> None:
+    """Innocent flows stand still until shortly after the watchdog acts; a second act comes after the storm."""
+    acts = [(5 * MS, "leaf1-eth1", "watchdog_on"), (15 * MS, "leaf1-eth1", "watchdog_on")]
+    run = storm(tmp_path / "run", 0, {"pfc_watchdog": watchdog}, pauses=sorted([*HELD, *acts]))
+    own = paced((20e9, 0, 4 * MS), (20e9, int(free_ms * MS), 20 * MS))
+    write_arrivals(run.path, {"h6>h3": own, "h4>h2": paced((20e9, 0, 20 * MS))})
+    told, row = pause_storm.verdict(run), pause_storm.row(run)
+    assert told.verdict.startswith(f"{CONTAINED} after {watchdog}: {100 * row['kept_share']:.3g} % of the whole storm")
+    assert (row["kept_share"], row["watchdog_acts"]) == (pytest.approx(kept, abs=0.01), 1)
+    assert row["freed_share"] > 0.95
+    whole = next(piece for piece in told.evidence if piece.name == "slowest innocent flow, whole storm")
+    assert "from 4 ms to 14 ms" in whole.tolerance
 
 
 def test_flows_that_begin_after_the_storm_are_no_witnesses(tmp_path: Path) -> None:

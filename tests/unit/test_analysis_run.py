@@ -400,3 +400,19 @@ def test_what_a_capture_lost_is_said(tmp_path: Path) -> None:
     damaged = make_run(tmp_path / "damaged", facts={**measured(), "capture": {"h2-eth0": None}})
     with pytest.raises(BadRequest, match="key 'capture' is not a mapping of counts"):
         _ = damaged.missing
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "9223372036854775808", "-99999999999999999999"])
+@pytest.mark.parametrize("name", ["measured.json", "provenance.json", "fabric.json"])
+def test_numbers_that_are_none_are_refused_in_one_line(tmp_path: Path, name: str, number: str) -> None:
+    run = make_run(tmp_path / "run")
+    (run.path / name).write_text(f'{{"format": 1, "virtual_s": {number}}}')
+    with pytest.raises(BadRequest, match=rf"{name}: is not JSON: .* is given; allowed: [a-z0-9 ]+ numbers"):
+        getattr(run, name.partition(".")[0])
+
+
+@pytest.mark.parametrize("wrong", ["soon", 0.5, None])
+def test_a_round_without_whole_numbers_is_refused(tmp_path: Path, wrong: object) -> None:
+    run = make_run(tmp_path / "run", facts={"rounds": [{"start_ns": 0, "end_ns": wrong, "bytes": 1}]})
+    with pytest.raises(BadRequest, match=r"end_ns of an entry of 'rounds': .* allowed: a whole number"):
+        assert run.rounds

@@ -13,7 +13,7 @@ from analysis.published import REPRODUCED
 from analysis.report import draw_all, page
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
-from analysis.victim import SPARED, VICTIM
+from analysis.victim import LOSES, SPARED, VICTIM
 from tests.unit.test_analysis_kinds import fabric_json
 from tests.unit.test_analysis_long_flows import DCQCN, LINE_BPS, MS, flow, long_run
 from tests.unit.test_analysis_run import evidence
@@ -57,6 +57,24 @@ def test_a_flow_that_gets_what_its_way_leaves_is_spared(tmp_path: Path) -> None:
     assert "paused with its neighbours" in evidence(told)
 
 
+def drops_at(port: str, drops: int) -> dict[str, Any]:
+    return {port: {"peer": "h11", "hot": True, "qdiscs": [{"kind": "pfc", "drops": drops}]}}
+
+
+@pytest.mark.parametrize(
+    ("pfc", "port", "drops", "answer"),
+    [
+        ("off", "leaf1-eth1", 9, LOSES),
+        ("off", "leaf1-eth1", 0, NOT_PROVEN),
+        ("on", "leaf2-eth6", 9, LOSES),  # its own uplink
+        ("on", "leaf1-eth1", 9, VICTIM),
+    ],
+)
+def test_who_loses_packets_is_no_victim_of_pauses(tmp_path: Path, pfc: str, port: str, drops: int, answer: str) -> None:
+    run = crowded(tmp_path / "run", 0.25, spec={"pfc": pfc}, ports=drops_at(port, drops))
+    assert victim.verdict(run).verdict == answer
+
+
 def test_neighbours_on_a_narrow_uplink_leave_the_rest(tmp_path: Path) -> None:
     """Of 60 Gb/s they need 40."""
     run = crowded(tmp_path / "run", 0.49, spec={**DCQCN, "uplink_rate": "60Gbps"})
@@ -76,6 +94,13 @@ def test_without_a_victim_or_a_fabric_nothing_is_proven(tmp_path: Path) -> None:
 QUARTER = (
     "not reproduced: 25 % is measured; paused as one, the victim gets what each of its 4 neighbours does, 25 % here"
 )
+
+
+def test_a_run_that_broke_off_is_not_judged(tmp_path: Path) -> None:
+    """What did not arrive where flows are judged may only not have been measured."""
+    run = crowded(tmp_path / "run", 0, complete=False)
+    assert victim.verdict(run).verdict == NOT_PROVEN
+    assert "measured.json: the run was not completed" in victim.verdict(run).missing[1:]
 
 
 def test_the_published_fall_stands_beside_ours(tmp_path: Path) -> None:
