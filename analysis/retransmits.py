@@ -9,8 +9,8 @@ probe        (TLP, RFC 8985 section 7) the last segment (it ends at H), out of s
              trips or more, outside of recovery, once per flight. Linux sends a probe no later than the RTO
              would fire, so a flight of one segment is probed when its RTO is due.
 rto          (RFC 6298) the first segment outstanding (it holds U), not sent for RTOmin or longer, out of
-             silence of a tenth of RTOmin or more. While SACK blocks or duplicates are in hand and that
-             segment was sent once only, silence ends by RACK's timer instead: fast.
+             silence of a tenth of RTOmin or more. While SACK blocks are in hand and that segment was sent
+             once only, a silence shorter than RTOmin, or than 10 ms, ends by RACK's timer instead: fast.
 go_back_n    after an RTO, anything below the H of that moment, until U reaches it: Linux counts these as
              TCPSlowStartRetrans.
 fast         (RFC 5681, 6675, 8985) three duplicates or a SACK block in hand, or the recovery that these began
@@ -39,6 +39,7 @@ KINDS = (FAST, RTO, GO_BACK_N, PROBE, UNEXPLAINED)
 _DUPLICATES_FOR_FAST = 3  # RFC 5681's threshold
 _EARLY_SHARE_OF_RTO = 0.9  # a capture's times leave out the wait in the sender's own queue
 _SILENT_SHARE_OF_RTO = 0.1
+_LONGEST_RACK_TIMER_NS = 10_000_000  # a round trip and a quarter, in whole ticks of 1 ms: a few of them
 _SILENT_ROUND_TRIPS = 2  # the probe timeout of RFC 8985
 
 
@@ -156,7 +157,8 @@ class _Classifier:
         rto_min_ns = self._recovery.rto_min_ns
         if not event.start <= acked < event.end or event.age_ns < _EARLY_SHARE_OF_RTO * rto_min_ns:
             return False
-        rack_timer = self._recovery.rack and event.sacked and not event.earlier and not in_recovery
+        is_short = event.silent_ns < max(_EARLY_SHARE_OF_RTO * rto_min_ns, _LONGEST_RACK_TIMER_NS)
+        rack_timer = self._recovery.rack and event.sacked and not event.earlier and not in_recovery and is_short
         return event.silent_ns >= _SILENT_SHARE_OF_RTO * rto_min_ns and not rack_timer
 
 

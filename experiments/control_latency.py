@@ -30,7 +30,7 @@ EXPERIMENT = Experiment(
     question="What does a slow control loop cost that marks or pauses?",
     claim="slide 14: PFC and DCQCN cure incast, both of which act in the switch",
     expects="pauses come in time for 10 us, with the headroom that this takes, and too late from 100 us on: packets are"
-    " lost; marks by step come in bursts, the longer the later, and leave more and more of the link idle",
+    " lost; marks that come late come in bursts, and leave part of the link idle",
     defaults={
         **LOSSLESS,
         "topology": "leaf_spine",

@@ -20,7 +20,7 @@ def cures(spec: Spec) -> tuple[Case, ...]:
     return (
         Case("up_down", {"routing": "up_down"}),
         Case("watchdog", {"pfc_watchdog": "1ms"}),
-        Case("no_pfc", {"pfc": "off", "duration": "300ms"}),  # several of a queue pair's timeouts, of 67 ms
+        Case("no_pfc", {"pfc": "off", "duration": "40ms"}),  # several of a queue pair's timeouts, of 67 ms
         Case("dcqcn", {"queue": "dcqcn"}),
     )
 

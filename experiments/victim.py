@@ -35,7 +35,7 @@ def senders(spec: Spec) -> tuple[Case, ...]:
         Case("dcqcn", dcqcn),
         Case("dcqcn-elsewhere-1", {"traffic": congested(1), **dcqcn}),
         Case("dcqcn-elsewhere-2", {"traffic": congested(2), **dcqcn}),
-        Case("no_pfc", {"pfc": "off", "duration": "300ms"}),  # several of a queue pair's timeouts, of 67 ms
+        Case("no_pfc", {"pfc": "off", "duration": "150ms"}),  # several of a queue pair's timeouts, of 67 ms
     )
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from experiments.catalog import catalog
+from experiments.spec import Spec
 from lab.kernel import Kernel
 from tests.conftest import ROOT
 from tests.emulation.captures import Frame, read
@@ -141,12 +143,14 @@ def test_the_host_is_as_it_was(collapse: Done) -> None:
 def test_an_experiment_runs_its_cases_and_compares_them(kernel: Kernel, tmp_path: Path) -> None:
     done = run_experiment(tmp_path / "run", "incast", "--set", "senders=4", "--set", "capture=off", "--seed", "5")
     assert done.status == 0, done.stderr
-    assert sorted(line.partition(":")[0] for line in done.stderr.splitlines()) == ["dctcp", "main", "rto_1ms"]
+    labels = {"main", *(case.label for case in catalog()["incast"].cases(Spec()))}
+    assert {"dctcp", "rto_1ms", "tcp_pfc", "roce", "roce_pfc_dcqcn"} < labels
+    assert sorted(line.partition(":")[0] for line in done.stderr.splitlines()) == sorted(labels)
     assert f"report: {done.folder / 'report.html'}" in done.stdout
     rows = done.document("summary.json")["comparison"]
-    assert {row["label"] for row in rows} == {"main", "rto_1ms", "dctcp"}
+    assert {row["label"] for row in rows} == labels
     assert all(row["label"] in done.stdout for row in rows)
-    for label in ("rto_1ms", "dctcp"):
+    for label in labels - {"main"}:
         assert done.document(f"cases/{label}/measured.json")["complete"] is True
         assert done.document(f"cases/{label}/provenance.json")["seed"] == 5
         assert done.document(f"cases/{label}/summary.json")["spec"]["senders"] == 4
