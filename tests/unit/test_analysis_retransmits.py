@@ -98,7 +98,9 @@ def test_rack_resends_out_of_silence_what_sacks_told_too_little_about(tmp_path: 
     capture = window().ack(20.2, 1000, sacks=1).send(RTO_US, 1000)
     soon = Recovery(8_000_000)
     assert kinds(window().ack(20.2, 1000, sacks=1).send(9_000, 1000), tmp_path, soon) == [FAST]
-    assert kinds(window().ack(20.2, 1000, sacks=1).send(9_000, 1000), tmp_path, Recovery(8_000_000, rack=False)) == [RTO]
+    assert kinds(window().ack(20.2, 1000, sacks=1).send(9_000, 1000), tmp_path, Recovery(8_000_000, rack=False)) == [
+        RTO
+    ]
     # RACK's timer is never so late: the kernel counted such a one as a timeout.
     assert kinds(capture, tmp_path, Recovery(RTO_MIN_NS, rack=True)) == [RTO]
 
