@@ -26,6 +26,7 @@ MTUS_BYTES = (256, 512, 1024, 2048, 4096)
 _PORT = 1
 _ROCE_UDP_PORT = 4791
 _FAMILY, _NLDEV = 20, 5 << 10  # NETLINK_RDMA; RDMA_NL_NLDEV as the upper bits of a message type
+_INTERFACE = "eth0"
 _GET, _SET, _NEWLINK, _DELLINK, _SYS_GET, _SYS_SET, _RES_QP_GET, _STAT_GET = (
     _NLDEV | operation for operation in (1, 2, 3, 4, 6, 7, 10, 17)
 )
@@ -75,26 +76,26 @@ def isolate() -> None:
 
 
 @contextmanager
-def attached(namespaces: Mapping[str, int], interface: str = "eth0") -> Iterator[None]:
-    """Every host (name -> open descriptor of its namespace) has a soft-RoCE device on its `interface`, removed at the
+def attached(namespaces: Mapping[str, int]) -> Iterator[None]:
+    """Every host (name -> open descriptor of its namespace) has a soft-RoCE device on its eth0, removed at the
     end. Raises BadRequest when the kernel has no soft-RoCE, or one that is deaf in namespaces."""
     with ExitStack() as stack:
         first = stack.enter_context(_RdmaNetlink())
         is_exclusive = _is_exclusive(first)
         for host, namespace in namespaces.items():
-            _add(host, namespace, interface)
+            _add(host, namespace)
             if is_exclusive:
                 _move(first, host, namespace)
             stack.callback(_remove, host, namespace)
         yield
 
 
-def _add(host: str, namespace: int, interface: str) -> None:
+def _add(host: str, namespace: int) -> None:
     name = device_name(host)
-    body = text(_DEV_NAME, name) + text(_LINK_TYPE, "rxe") + text(_NDEV_NAME, interface)
+    body = text(_DEV_NAME, name) + text(_LINK_TYPE, "rxe") + text(_NDEV_NAME, _INTERFACE)
     with entered(namespace), _RdmaNetlink() as netlink:
         try:
-            netlink.execute([Request(_NEWLINK, 0, body, f"add RDMA device {name} on {interface}")])
+            netlink.execute([Request(_NEWLINK, 0, body, f"add RDMA device {name} on {_INTERFACE}")])
         except NetlinkError as error:
             if error.errno == errno.EINVAL:  # it does not know the type of link
                 raise _unfit("CONFIG_RDMA_RXE") from error
