@@ -37,13 +37,18 @@ RULE = (
     "to act and data flows all the same."
 )
 
+def _unbroken(value: Any) -> str:
+    """In words that stay in one line."""
+    return words(value).replace(" ", "\u00a0")
+
+
 COLUMNS = (
     Column("routing", "routing", is_number=False, essential=True),
     Column("watchdog", "watchdog", is_number=False),
     Column("goodput", "goodput_bps", text.rate),
     Column("at the end", "last_bps", text.rate, essential=True),
     Column("last arrival", "last_arrival_s", text.seconds, essential=True),
-    Column("circle", "circle", words, is_number=False),
+    Column("circle", "circle", _unbroken, is_number=False),
     Column("watchdog acts", "watchdog_acts", text.count, essential=True),
     Column("drops", "drops", text.count),
     Column("by watchdog", "watchdog_discards", text.count),
