@@ -37,6 +37,7 @@ RULE = (
     "to act and data flows all the same."
 )
 
+
 def _unbroken(value: Any) -> str:
     """In words that stay in one line."""
     return words(value).replace(" ", "\u00a0")

@@ -10,5 +10,9 @@ def write_whole(path: Path, content: str) -> Path:
     path."""
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)
-    part.write_text(content, encoding="utf-8")
-    return part.replace(path)
+    try:
+        part.write_text(content, encoding="utf-8")
+        return part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

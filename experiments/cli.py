@@ -292,6 +292,10 @@ def _run_all(
     if rundir.has_rounds(folder):
         try:
             _conclude(folder, arguments.json, asked.experiment.question)
+        except BadRequest as error:
+            if not failures:
+                raise
+            screen.say(f"run_experiment: no report: {error}")  # of what a failed run has left
         except KeyboardInterrupt:
             screen.say(f"the measurement is complete, its report is not: `./run_experiment report {folder}` makes it")
             raise

@@ -159,8 +159,12 @@ def _controller_facts(stage: Stage) -> dict[str, Any] | None:
 def _write(path: Path, document: dict[str, Any]) -> None:
     """Whole or not at all."""
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(document, indent=1) + "\n")
-    part.replace(path)
+    try:
+        part.write_text(json.dumps(document, indent=1) + "\n")
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 class _RunCapture(Capture):

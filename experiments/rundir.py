@@ -127,8 +127,12 @@ def write_provenance(folder: Path, facts: dict[str, Any]) -> None:
         **facts,
     }
     part = folder / "provenance.part"
-    part.write_text(json.dumps(document, indent=1) + "\n")
-    part.replace(folder / "provenance.json")
+    try:
+        part.write_text(json.dumps(document, indent=1) + "\n")
+        part.replace(folder / "provenance.json")
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def version() -> str:

@@ -102,29 +102,33 @@ def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambd
     outcome = boot(setting.kernel.path, _job(task, setting), note, stdout=errors, stderr=errors, stop=stop)
     if outcome.status == 0:
         outcome = replace(outcome, ended_as="done")  # whole, also when a stop or the watchdog came at the very end
-    records.convert(task.folder)
-    rundir.write_provenance(
-        task.folder,
-        {
-            "kernel": {
-                "version": setting.kernel.version,
-                "config_hash": setting.kernel.config_hash,
-                "warnings": list(setting.kernel.warnings),
-            },
-            "tools": tools,
-            "seed": task.spec.seed,
-            "clock": setting.clock,
-            "command": list(setting.command),
-            "started": started,
-            "ended": rundir.now(),
-            "ended_as": outcome.ended_as,
-            "exit_status": outcome.status,
-            "wall": _wall(times_s, outcome),
-        },
-    )
+    told = {"tools": tools, "started": started, "wall": _wall(times_s, outcome)}
+    try:
+        rundir.write_provenance(task.folder, {**_provenance(task, setting, outcome), **told})
+        records.convert(task.folder)
+    except OSError as error:  # a full disk, which does not say where it is
+        raise RunFailed(f"{task.label}: {task.folder} cannot hold the results: {error}") from error
     if outcome.ended_as != "done":
         raise RunFailed(_explain(task, setting, outcome, errors.getvalue().decode(errors="replace")))
     return outcome
+
+
+def _provenance(task: Task, setting: Setting, outcome: Outcome) -> dict[str, Any]:
+    """What a run was made by, and how it ended."""
+    kernel = setting.kernel
+    return {
+        "kernel": {
+            "version": kernel.version,
+            "config_hash": kernel.config_hash,
+            "warnings": list(kernel.warnings),
+        },
+        "seed": task.spec.seed,
+        "clock": setting.clock,
+        "command": list(setting.command),
+        "ended": rundir.now(),
+        "ended_as": outcome.ended_as,
+        "exit_status": outcome.status,
+    }
 
 
 def _job(task: Task, setting: Setting) -> Job:
