@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controller.pause import (
@@ -253,17 +253,20 @@ FOREVER_NS = 10**12
 
 
 @given(FRAMES)
+@example([(0, 1), (1, 0), (0, 1)])  # resumed and paused again in one instant: two spans
 def test_a_port_is_silent_exactly_while_the_last_frame_says_so(steps: list[tuple[int, int]]) -> None:
     frames = absolute(steps)
     events = list(played(Hold(GBPS), frames, FOREVER_NS))
     held = spans(events, Event.HELD, {Event.RELEASED, Event.EXPIRED})
     expected: list[list[int]] = []
+    goes_on = False
     for (time_ns, quanta), (next_ns, _) in zip(frames, [*frames[1:], (FOREVER_NS, 0)]):
         until_ns = min(next_ns, time_ns + pause_ns(quanta, GBPS))
-        if quanta and expected and expected[-1][1] == time_ns:
+        if quanta and goes_on and expected[-1][1] == time_ns:
             expected[-1][1] = until_ns
         elif quanta:
             expected.append([time_ns, until_ns])
+        goes_on = bool(quanta)
     assert [span for span in held if span[0] < span[1]] == [tuple(each) for each in expected if each[0] < each[1]]
 
 
