@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from analysis import plots_control, text
@@ -10,6 +10,7 @@ from analysis.columns import Column
 from analysis.control_points import MARKS, PAUSES, Point, point, points
 from analysis.incast import loud
 from analysis.long_flows import LOSES, draw, flows_table, judge
+from analysis.long_flows import against as against
 from analysis.long_flows import summarize as summarize_flows
 from analysis.markup import Html
 from analysis.measures import cnps, marks, paused_s, pauses
@@ -144,10 +145,3 @@ def row(run: Run) -> dict[str, Any]:
         "pfc_pauses": pauses(run),
         "pfc_paused_s": paused_s(run),
     }
-
-
-def against(main: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """Goodput beside the main run's."""
-    if not main["goodput_bps"] or row["goodput_bps"] is None:
-        return ""
-    return f"{text.digits(row['goodput_bps'] / main['goodput_bps'])}x the goodput"

@@ -155,7 +155,7 @@ def headline(run: Run) -> str:
 def beside(run: Run) -> str:
     """What each case carries at the end."""
     told = [f"{label}: {text.rate(row(case)['last_bps'])} at the end" for label, case in others(run).items()]
-    return f"Beside it, {'; '.join(told)}." if told else ""
+    return text.beside(told)
 
 
 def tiles(run: Run) -> list[tuple[str, str]]:

@@ -268,7 +268,7 @@ def beside(run: Run) -> str:
         if case.workload == run.workload
         for line in [row(case)]
     ]
-    return f"Beside it, {'; '.join(told)}." if told else ""
+    return text.beside(told)
 
 
 def _over(recovered_s: float | None) -> str:

@@ -122,7 +122,7 @@ def beside(run: Run) -> str:
         for label, case in others(run).items()
         for line in [row(case)]
     ]
-    return f"Beside it, {'; '.join(told)}." if told else ""
+    return text.beside(told)
 
 
 def tiles(run: Run) -> list[tuple[str, str]]:

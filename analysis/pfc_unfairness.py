@@ -134,7 +134,7 @@ def beside(run: Run) -> str:
         for label, case in others(run).items()
         for line in [row(case)]
     ]
-    return f"Beside it, {'; '.join(told)}." if told else ""
+    return text.beside(told)
 
 
 def figures(run: Run) -> list[Drawn]:

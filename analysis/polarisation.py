@@ -199,7 +199,7 @@ def _even(run: Run, found: list[Tier]) -> str:
 def beside(run: Run) -> str:
     """What the cases found, each in one clause."""
     told = [f"{label}: {headline(case)}" for label, case in run.cases.items() if case.workload == run.workload]
-    return f"Beside it, {'; '.join(told)}." if told else ""
+    return text.beside(told)
 
 
 def tiles(run: Run) -> list[tuple[str, str]]:

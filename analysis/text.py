@@ -4,6 +4,7 @@ are in topologies.units.)"""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _RATE = ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1.0, "b/s"))
@@ -57,6 +58,11 @@ def times(value: float | None) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun: "1 stall", "53 stalls"."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def beside(told: Sequence[str]) -> str:
+    """What the cases of a run show, as one sentence; empty without any."""
+    return f"Beside it, {'; '.join(told)}." if told else ""
 
 
 def natural(name: str) -> list[tuple[str, int]]:

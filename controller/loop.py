@@ -6,28 +6,16 @@ at the instant that it was asked for. The descriptors of one wake-up are served 
 
 from __future__ import annotations
 
-import ctypes
 import heapq
 import os
 import select
-import struct
 import time
 from collections.abc import Callable
 from itertools import count
 
+from controller import timerfd
+
 Callback = Callable[[], object]
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_TFD_NONBLOCK, _TFD_CLOEXEC, _TFD_TIMER_ABSTIME = 0o4000, 0o2000000, 1
-_ITIMERSPEC = struct.Struct("=4q")  # interval (none) and expiry, each in seconds and nanoseconds
-
-
-def _checked(result: int) -> int:
-    """What a call of the C library gave; raises OSError when it failed."""
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return result
 
 
 class Timer:
@@ -60,7 +48,7 @@ class Loop:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._timer = _checked(_LIBC.timerfd_create(time.CLOCK_REALTIME, _TFD_NONBLOCK | _TFD_CLOEXEC))
+        self._timer = timerfd.create()
         # Told once of each expiry: setting the timer anew takes it back, so that nobody has to read it.
         self._epoll.register(self._timer, select.EPOLLIN | select.EPOLLET)
         self._callbacks: dict[int, Callback] = {}
@@ -140,7 +128,4 @@ class Loop:
         if first_ns == self._set_ns:
             return
         self._set_ns = first_ns
-        # Zero would mean never, as it does when there is nothing to wait for.
-        seconds, nanoseconds = (0, 0) if first_ns is None else divmod(max(1, first_ns), 10**9)
-        until = _ITIMERSPEC.pack(0, 0, seconds, nanoseconds)
-        _checked(_LIBC.timerfd_settime(self._timer, _TFD_TIMER_ABSTIME, until, None))
+        timerfd.set_to(self._timer, first_ns)

@@ -96,6 +96,9 @@ class SharedBuffer:
 # --- the machines
 
 
+COLUMNS = ("time_ns", "port", "event", "value")  # of a record of what happens at ports; `event` is an Event
+
+
 class Event(IntEnum):
     """What happens at a port; the numbers are those of record files."""
 

@@ -35,7 +35,6 @@ from topologies.emulate import Fabric
 from topologies.namespaces import entered
 from topologies.netlink import Netlink, Request
 
-COLUMNS = ("time_ns", "port", "event", "value")
 RECORD = "pauses.events"
 PRIORITY = priority_of(qdisc.LOSSLESS_DSCP)
 _ETH_P_ALL = 0x0003
@@ -214,7 +213,7 @@ class PortAgent:
         self._opened.close()
 
     def write(self, folder: Path) -> dict[str, Any]:
-        """Keep what happened in `folder`/RECORD: rows of four int64 (COLUMNS; events are numbers of
+        """Keep what happened in `folder`/RECORD: rows of four int64 (`controller.pause.COLUMNS`; events are numbers of
         `controller.pause.Event`); returns the names of the ports by their numbers."""
         with (folder / RECORD).open("wb") as file:
             self._rows.tofile(file)

@@ -12,6 +12,7 @@ from experiments.memory import pairs
 from experiments.spec import TRANSFERS, Spec, known
 from experiments.stage import Stage
 from topologies.qdisc import CONTROL_DSCP, LOSSLESS_DSCP
+from topologies.rdma import MOST_UNACKED_PACKETS
 from workloads.long_flows import BLOCK_BYTES
 from workloads.patterns import Pair
 from workloads.transport import roce, tcp
@@ -54,7 +55,7 @@ def queue_pairs(spec: Spec, steady: bool) -> roce.QueuePairs:
     asked = replace(asked, **_patience(spec))
     if not steady:
         return asked
-    most_bytes = roce.MOST_UNACKED_PACKETS * mtu_bytes
+    most_bytes = MOST_UNACKED_PACKETS * mtu_bytes
     flying_bytes = min(window_bytes or most_bytes, most_bytes)
     return replace(asked, message_bytes=BLOCK_BYTES, queue_bytes=flying_bytes + _UNSENT_BLOCKS * BLOCK_BYTES)
 
@@ -63,7 +64,7 @@ def _patience(spec: Spec) -> dict[str, Any]:
     """Nobody is to take for lost what waits behind all others' windows for the slowest link, or, where nothing is lost,
     in a NIC that is paced slowly. Where packets are lost, an incast of many queue pairs would soon have used up the few
     retries of one."""
-    window_bytes = roce.MOST_UNACKED_PACKETS * known(spec.roce_mtu_bytes)
+    window_bytes = MOST_UNACKED_PACKETS * known(spec.roce_mtu_bytes)
     if spec.workload in TRANSFERS:
         window_bytes = min(window_bytes, spec.sru_bytes)
     waits_ns = 2 * pairs(spec) * 8 * window_bytes * 10**9 // min(spec.link_rates_bps)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from experiments.spec import TRANSFERS, Spec, known, refuse
 from topologies.gpu_pod import GPUS_PER_SERVER as RAILS
+from topologies.rdma import MOST_UNACKED_PACKETS
 from topologies.units import format_bytes, format_duration
-from workloads.transport.roce import MOST_UNACKED_PACKETS
 
 _GUEST_BASE_BYTES = 320 << 20
 _HOST_BYTES = 2 << 20

@@ -13,13 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from controller import nic_agent, telemetry
-from controller.pause import Event
+from controller import nic_agent, pause, telemetry
 from workloads import long_flows
 
-# As controller/port_agent.py keeps them; to import that takes longer than to convert a run's records.
-PAUSE_COLUMNS = ("time_ns", "port", "event", "value")
-_PAUSE_EVENTS = tuple(event.name.lower() for event in Event)
+_PAUSE_EVENTS = tuple(event.name.lower() for event in pause.Event)
 _DCQCN_EVENTS = {nic_agent.CNP_RECEIVED: "cnp_received", nic_agent.RATE: "rate", nic_agent.CNP_SENT: "cnp_sent"}
 _ALPHA_UNIT = 1e-9
 Measured = Mapping[str, Any]
@@ -38,7 +35,7 @@ class _Record:
 
 
 _RECORDS: dict[str, _Record] = {
-    "pauses": _Record(PAUSE_COLUMNS, "port", lambda measured: measured["pause_ports"], _PAUSE_EVENTS),
+    "pauses": _Record(pause.COLUMNS, "port", lambda measured: measured["pause_ports"], _PAUSE_EVENTS),
     "dcqcn": _Record(
         nic_agent.COLUMNS,
         "queue_pair",

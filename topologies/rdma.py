@@ -23,6 +23,7 @@ from topologies.units import BadRequest
 
 HEADER_BYTES = 80  # of IPv4, UDP and the longest RoCE headers with ICRC, as soft-RoCE counts (rdma_user_rxe.h)
 MTUS_BYTES = (256, 512, 1024, 2048, 4096)
+MOST_UNACKED_PACKETS = 513  # of a queue pair (RXE_MAX_UNACKED_PSNS in rxe_param.h, lab/patches/0011)
 _PORT = 1
 _ROCE_UDP_PORT = 4791
 _FAMILY, _NLDEV = 20, 5 << 10  # NETLINK_RDMA; RDMA_NL_NLDEV as the upper bits of a message type

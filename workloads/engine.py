@@ -3,28 +3,16 @@ byte has arrived."""
 
 from __future__ import annotations
 
-import ctypes
 import heapq
 import os
 import select
-import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
+from controller import timerfd
 from workloads.transport.base import Connection
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_TFD_NONBLOCK, _TFD_CLOEXEC, _TFD_TIMER_ABSTIME = 0o4000, 0o2000000, 1
-
-
-def _checked(result: int) -> int:
-    """What a call of the C library gave; raises OSError when it failed."""
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return result
 
 
 @dataclass(frozen=True)
@@ -43,7 +31,7 @@ class Engine:
     def __init__(self, patience_s: float | None = None) -> None:
         self._patience_s = patience_s
         self._epoll = select.epoll()
-        self._timer = _checked(_LIBC.timerfd_create(time.CLOCK_REALTIME, _TFD_NONBLOCK | _TFD_CLOEXEC))
+        self._timer = timerfd.create()
         self._epoll.register(self._timer, select.EPOLLIN)
         self._order = count()
         self._waiting: list[tuple[int, int, Transfer]] = []
@@ -100,9 +88,7 @@ class Engine:
                 self._unsent[connection.send_descriptor] = (connection, left)
                 self._epoll.register(connection.send_descriptor, select.EPOLLOUT)
         if self._waiting:
-            seconds, nanoseconds = divmod(self._waiting[0][0], 10**9)
-            until = struct.pack("=4q", 0, 0, seconds, nanoseconds)
-            _checked(_LIBC.timerfd_settime(self._timer, _TFD_TIMER_ABSTIME, until, None))
+            timerfd.set_to(self._timer, self._waiting[0][0])
 
     def _send(self, descriptor: int) -> None:
         connection, left = self._unsent[descriptor]

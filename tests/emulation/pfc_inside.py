@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from controller.agents import Agents
-from controller.pause import headroom_bytes, reaction_ns
+from controller.pause import COLUMNS, headroom_bytes, reaction_ns
 from controller.policy import Orders, Policy
-from controller.port_agent import COLUMNS, RECORD, PausePolicy, PortAgent, Stuck
+from controller.port_agent import RECORD, PausePolicy, PortAgent, Stuck
 from controller.process import Controller
 from topologies.describe import describe
 from topologies.dumbbell import Dumbbell

@@ -450,3 +450,13 @@ def test_a_reader_that_goes_away_is_no_traceback(folder: Path) -> None:
         )
     assert done.returncode == FAILED
     assert "Traceback" not in done.stderr
+
+
+def test_reading_a_request_starts_nothing_that_a_lab_needs() -> None:
+    """Mininet's network classes alone take longer to import than all else that a request needs."""
+    words = [
+        sys.executable,
+        "-c",
+        "import sys, experiments.cli, experiments.limits; print('mininet.net' in sys.modules)",
+    ]
+    assert subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout == "False\n"

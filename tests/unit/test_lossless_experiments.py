@@ -13,7 +13,7 @@ from experiments.catalog import find, plan
 from experiments.lossless import needed_headroom_bytes
 from experiments.pfc_unfairness import crowd, parking_lot
 from experiments.spec import Spec, known
-from workloads.transport.roce import MOST_UNACKED_PACKETS
+from topologies.rdma import MOST_UNACKED_PACKETS
 
 MOST_IN_FLIGHT_BYTES = MOST_UNACKED_PACKETS * (4096 + 58)  # of a queue pair of soft-RoCE
 

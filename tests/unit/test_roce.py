@@ -68,7 +68,7 @@ class FakeEnd:
         self._armed = True
 
     def connect(self, *asked: Any) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # no test of the flow alone connects
 
     def write(self, peer: roce.End, pieces: Sequence[Piece]) -> None:
         self._wire.post(pieces, is_write=True)

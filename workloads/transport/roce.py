@@ -37,7 +37,6 @@ from topologies.units import BadRequest
 from workloads.patterns import Pair, flow_names
 
 VERBS = ("write", "send")
-MOST_UNACKED_PACKETS = 513
 # Soft-RoCE counts a retry for each NAK, as for each timeout, and takes 7 as for ever: then no flow is ever told dead.
 MOST_RETRIES, ENDLESS_RETRIES = 6, 7
 _DSCP_SHIFT, _ECT0 = 2, 2
