@@ -39,9 +39,9 @@ _EQUAL, _JUDGED = "equal share", "judged here"
 _TIME = "time since the first flow began (ms)"
 _GOODPUT_CAPTION = (
     "Payload that arrived of each flow, in bins of {}. Dashed: what each would have if the flows to the same receiver "
-    "shared its link alike. Grey: where flows are judged, the second half of the longest time in which most of them "
-    "send{}."
+    "shared its link alike. Grey: {}."
 )
+_JUDGED_CAPTION = "where flows are judged, the second half of the longest time in which most of them send"
 _FAIRNESS_CAPTION = (
     "Jain's index of the goodput of the flows to one receiver, in bins of {}: 1 when all get the same. Dashed: from "
     f"{FAIR_INDEX:g} on they count as equal. Dotted: a flow joins or leaves."
@@ -126,8 +126,8 @@ def goodput(run: Run, shade: Shade | None = None, found_words: str = "") -> tupl
     label(axes, _TIME, "goodput (Gb/s)")
     legend_below([axes])
     width = text.seconds(float(edges_ns[1] - edges_ns[0]) / 1e9)
-    other = f"; here: {shade.name}" if shade and shade.name != _JUDGED else ""
-    return figure, title, _GOODPUT_CAPTION.format(width, other)
+    grey = shade.name if shade and shade.name != _JUDGED else _JUDGED_CAPTION
+    return figure, title, _GOODPUT_CAPTION.format(width, grey)
 
 
 def _goodput_title(run: Run) -> str:
