@@ -9,24 +9,10 @@ drawing of the fabric, provenance) is told by summary and report; a kind adds wh
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from analysis import (
-    bisection,
-    control_latency,
-    dcqcn_convergence,
-    deadlock,
-    failover,
-    headroom,
-    hops,
-    incast,
-    long_flows,
-    pause_storm,
-    pfc_unfairness,
-    polarisation,
-    victim,
-)
 from analysis.columns import Column
 from analysis.markup import Html
 from analysis.run import Run
@@ -80,24 +66,37 @@ class Kind(Protocol):
         compare."""
 
 
-_KINDS: dict[str, Kind] = {
-    "incast": incast,
-    "permutation": bisection,
-    "all_to_all": bisection,
-    "pings": hops,
-    "datagrams": polarisation,
-    "streams": failover,
-    "long_flows": long_flows,
+# Workload -> module of this folder, loaded when a run of it is looked at.
+_KINDS = {
+    "incast": "incast",
+    "permutation": "bisection",
+    "all_to_all": "bisection",
+    "pings": "hops",
+    "datagrams": "polarisation",
+    "streams": "failover",
+    "long_flows": "long_flows",
+    "collective": "collective",
+    "training": "training",
+    "federated": "federated",
+    "launch": "launch",
 }
 # Experiments that ask something else of a workload; asked for another workload they are that one's.
-_KINDS_OF_EXPERIMENTS: dict[tuple[str, str], Kind] = {
-    ("headroom", "incast"): headroom,
-    ("control_latency", "long_flows"): control_latency,
-    ("pfc_unfairness", "long_flows"): pfc_unfairness,
-    ("victim", "long_flows"): victim,
-    ("pause_storm", "long_flows"): pause_storm,
-    ("deadlock", "long_flows"): deadlock,
-    ("dcqcn_convergence", "long_flows"): dcqcn_convergence,
+_KINDS_OF_EXPERIMENTS = {
+    ("headroom", "incast"): "headroom",
+    ("control_latency", "long_flows"): "control_latency",
+    ("pfc_unfairness", "long_flows"): "pfc_unfairness",
+    ("victim", "long_flows"): "victim",
+    ("pause_storm", "long_flows"): "pause_storm",
+    ("deadlock", "long_flows"): "deadlock",
+    ("dcqcn_convergence", "long_flows"): "dcqcn_convergence",
+    ("allreduce_scaling", "collective"): "allreduce_scaling",
+    ("hierarchy", "collective"): "hierarchy",
+    ("cpu_overhead", "collective"): "cpu_overhead",
+    ("straggler", "training"): "straggler",
+    ("overlap", "training"): "overlap",
+    ("compression", "training"): "compression",
+    ("training_breakdown", "training"): "training_breakdown",
+    ("parallelism", "training"): "parallelism",
 }
 
 
@@ -105,9 +104,8 @@ def kind_of(run: Run) -> Kind:
     """The module that analyses the run, by its experiment where that has one of its own, else by its workload; raises
     BadRequest naming a workload that none does."""
     own = _KINDS_OF_EXPERIMENTS.get((str(run.spec.get("experiment")), run.workload))
-    if own is not None:
-        return own
-    if run.workload not in _KINDS:
+    name = own or _KINDS.get(run.workload)
+    if name is None:
         allowed = ", ".join(_KINDS)
         raise BadRequest(f"{run.path / 'measured.json'}: workload {run.workload!r}; allowed: {allowed}")
-    return _KINDS[run.workload]
+    return cast(Kind, importlib.import_module(f"analysis.{name}"))

@@ -8,7 +8,7 @@ from typing import Any
 from mininet.topo import Topo
 
 from controller.policy import SWITCH, Orders, Policy
-from experiments import limits
+from experiments import cluster, limits
 from experiments.marks import marking
 from experiments.shape import lay_out
 from experiments.spec import SWITCHED, Spec, known, refuse
@@ -20,13 +20,18 @@ FORMAT = 1
 
 def topology(spec: Spec) -> Topo:
     """The spec's fabric as a Topo whose links and switches carry their profiles."""
-    return lay_out(
+    topo = lay_out(
         spec,
         link=limits.link_profile(spec),
         uplink=limits.uplink_profile(spec),
         nvlink=limits.nvlink_profile(spec),
         switch=limits.switch_profile(spec),
     )
+    own = cluster.own_links(spec)
+    for _, _, info in topo.links(withInfo=True):
+        if info["node1"] in own and info["port1"] == 0:
+            info["profile"] = own[info["node1"]]
+    return topo
 
 
 def is_routed(spec: Spec) -> bool:

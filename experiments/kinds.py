@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Callable
 
 from controller.pfc_frame import MOST_QUANTA
-from experiments import traffic
+from experiments import laggards, traffic
 from experiments.failures import ALLOWED as ALLOWED_FAILURES
 from experiments.failures import format_failures, parse_failures
 from topologies.rdma import MTUS_BYTES
@@ -153,6 +153,60 @@ def _roce_mtu(value: Any, name: str) -> int:
     return size_bytes
 
 
+MOST_SIZES = 64
+_SIZES_ALLOWED = (
+    f"sizes such as 64KiB,1MiB,16MiB, or a range 64KiB-16MiB, each four times the one before; up to {MOST_SIZES}"
+)
+
+
+def _sizes(value: Any, name: str) -> tuple[int, ...]:
+    """Ascending sizes in bytes of a list or a range."""
+    try:
+        words = [word.strip() for word in str(value).split(",")]
+        found = sorted({size for word in words for size in _range(word, name)})
+    except BadRequest:
+        found = []
+    if not found or found[0] < 1 or len(found) > MOST_SIZES:
+        raise BadRequest(f"{name}: {value!r} is not understood; allowed: {_SIZES_ALLOWED}")
+    return tuple(found)
+
+
+def _range(word: str, name: str) -> list[int]:
+    first, dash, last = word.partition("-")
+    sizes_bytes = [parse_bytes(first, name)]
+    while dash and sizes_bytes[-1] and sizes_bytes[-1] * 4 <= parse_bytes(last, name):
+        sizes_bytes.append(sizes_bytes[-1] * 4)
+    return sizes_bytes
+
+
+def _format_sizes(sizes_bytes: tuple[int, ...]) -> str:
+    return ",".join(map(format_bytes, sizes_bytes))
+
+
+def _not_negative(value: Any, name: str) -> int:
+    number = _whole(value, name)
+    if number < 0:
+        raise BadRequest(f"{name}: {value!r} is given; allowed: a whole number, zero or more")
+    return number
+
+
+def _spread(value: Any, name: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 <= number <= 3:
+        raise BadRequest(f"{name}: {value!r} is given; allowed: 0 to 3")
+    return number
+
+
+def _text(value: Any, name: str) -> str:
+    words = str(value)
+    if not words.strip() or not words.isprintable():
+        raise BadRequest(f"{name}: {value!r} is given; allowed: printable text in one line")
+    return words
+
+
 RATE = Kind(_positive(parse_rate_bps), format_rate, "a rate such as 400Gbps")
 SIZE = Kind(_positive(parse_bytes), format_bytes, "a size such as 600KB or 256KiB")
 SIZE_OR_NONE = Kind(parse_bytes, format_bytes, "a size such as 20KB, or 0B")
@@ -169,3 +223,10 @@ ROCE_MTU = Kind(_roce_mtu, format_bytes, _ROCE_MTUS)
 SCHEDULE = Kind(parse_failures, format_failures, ALLOWED_FAILURES)
 TRAFFIC = Kind(traffic.parse_flows, traffic.format_spans, traffic.ALLOWED_FLOWS)
 STUCK = Kind(traffic.parse_stuck, traffic.format_spans, traffic.ALLOWED_STUCK)
+SIZES = Kind(_sizes, _format_sizes, _SIZES_ALLOWED)
+COUNT_OR_NONE = Kind(_not_negative, int, "a whole number, zero or more")
+SPREAD = Kind(_spread, float, "0 to 3")
+TEXT = Kind(_text, str, "printable text in one line")
+SLOW_HOSTS = Kind(laggards.parse_slow_hosts, laggards.format_numbers, "HOST:TIMES such as h3:2, or none")
+SLOW_LINKS = Kind(laggards.parse_slow_links, laggards.format_rates, "HOST:RATE such as h3:10Gbps, or none")
+LOSSY_LINKS = Kind(laggards.parse_lossy_links, laggards.format_numbers, "HOST:PROBABILITY such as h3:0.001, or none")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from experiments import lossless, marks, roce
+from experiments import cluster, lossless, marks, roce
 from experiments.failures import check_failures
 from experiments.memory import memory_bytes as memory_bytes
 from experiments.memory import pairs, socket_buffer_bytes
@@ -36,7 +36,8 @@ def resolve(spec: Spec) -> Spec:
     is allowed."""
     _check_fit(spec)
     _check_rates(spec)
-    spec = sized(with_plain_autos(decided(spec)))
+    spec = with_plain_autos(cluster.with_algorithm(decided(spec)))
+    spec = cluster.with_cluster(sized(cluster.with_hosts(spec)))
     _check(spec)
     _check_streams(spec)
     _check_pings(spec)

@@ -63,11 +63,13 @@ class Lossless:
 
 @dataclass(frozen=True)
 class LinkProfile:
-    """One link, the same both ways: rate in bits/s, one-way propagation in ns, IP MTU in bytes."""
+    """One link, the same both ways: rate in bits/s, one-way propagation in ns, IP MTU in bytes, and the probability
+    that its cable loses a packet."""
 
     rate_bps: int
     delay_ns: int
     mtu_bytes: int
+    loss: float = 0.0
 
     @property
     def frame_bytes(self) -> int:

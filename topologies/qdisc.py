@@ -142,9 +142,14 @@ def nic(link: LinkProfile) -> tuple[Qdisc, ...]:
 
 def _line(link: LinkProfile, delay_ns: int) -> tuple[Qdisc, Qdisc]:
     return (
-        Qdisc("netem", NETEM, ROOT, {"delay_ns": delay_ns, "limit_packets": DELAY_LINE_PACKETS}),
+        Qdisc("netem", NETEM, ROOT, _delay_line(link, delay_ns)),
         Qdisc("tbf", TBF, NETEM | 1, {"rate_bps": link.rate_bps, "burst_bytes": burst_bytes(link)}),
     )
+
+
+def _delay_line(link: LinkProfile, delay_ns: int) -> dict[str, Value]:
+    loss_steps = round(link.loss * ((1 << 32) - 1))
+    return {"delay_ns": delay_ns, "limit_packets": DELAY_LINE_PACKETS, "loss": loss_steps}
 
 
 def _pfc_options(lossless: Lossless | None, buffer_bytes: int, pool: int) -> dict[str, Value]:

@@ -38,17 +38,18 @@ class Format(Protocol):
 
 
 class _Netem:
-    """struct tc_netem_qopt, TCA_NETEM_LATENCY64."""
+    """struct tc_netem_qopt, TCA_NETEM_LATENCY64; `loss`: a probability in steps of 2^-32."""
 
     @staticmethod
     def encode(options: dict[str, Value]) -> bytes:
-        qopt = struct.pack("=6I", 0, int(options["limit_packets"]), 0, 0, 0, 0)
+        qopt = struct.pack("=6I", 0, int(options["limit_packets"]), int(options["loss"]), 0, 0, 0)
         return attribute(TCA_OPTIONS, qopt + attribute(_NETEM_LATENCY64, struct.pack("=q", int(options["delay_ns"]))))
 
     @staticmethod
     def decode(data: bytes) -> dict[str, Value]:
         latency = attributes(data[24:])[_NETEM_LATENCY64]
-        return {"delay_ns": struct.unpack("=q", latency)[0], "limit_packets": struct.unpack_from("=I", data, 4)[0]}
+        limit_packets, loss = struct.unpack_from("=2I", data, 4)
+        return {"delay_ns": struct.unpack("=q", latency)[0], "limit_packets": limit_packets, "loss": loss}
 
 
 class _Tbf:

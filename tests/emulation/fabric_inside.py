@@ -23,7 +23,7 @@ from typing import Any
 from controller import process
 from controller.policy import Orders
 from controller.process import Controller, ControllerFailed
-from experiments import drive, fabrics, limits
+from experiments import drive, drive_datagrams, fabrics, limits
 from experiments.spec import Spec, parse
 from experiments.stage import Stage, staged
 from topologies.describe import describe
@@ -48,7 +48,7 @@ def resolved(keys: Mapping[str, Any]) -> Spec:
 
 def _probes(where: Stage, pairs: Sequence[patterns.Pair]) -> list[tuple[str, str, int | None]]:
     """Sender, receiver, and how many switches the second of two datagrams passed (None: it did not arrive)."""
-    found = datagrams.probe(where.fabric, pairs, drive._wait_s(where))
+    found = datagrams.probe(where.fabric, pairs, drive_datagrams.wait_s(where))
     return [(each.sender, each.receiver, each.switches) for each in found]
 
 

@@ -142,7 +142,9 @@ def test_handles_are_written_as_tc_writes_them(handle: int, expected: str) -> No
 # --- packing
 
 OPTIONS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
-    "netem": st.fixed_dictionaries({"delay_ns": st.integers(0, 2**62), "limit_packets": st.integers(1, 2**31)}),
+    "netem": st.fixed_dictionaries(
+        {"delay_ns": st.integers(0, 2**62), "limit_packets": st.integers(1, 2**31), "loss": st.integers(0, 2**32 - 1)}
+    ),
     "prio": st.fixed_dictionaries({"bands": st.integers(2, 16), "default_band": st.integers(0, 15)}),
     "bfifo": st.fixed_dictionaries({"limit_bytes": st.integers(1, 2**32 - 1)}),
     "rnic": st.fixed_dictionaries({"limit_bytes": st.integers(1, 2**32 - 1)}),

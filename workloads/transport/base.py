@@ -33,3 +33,18 @@ class Connection(Protocol):
 
     def close(self) -> None:
         """End the flow."""
+
+
+class DataConnection(Connection, Protocol):
+    """A flow that carries bytes that somebody reads: what is put at its sender is taken, in order, at its receiver.
+
+    `expect` says how many bytes the receiver will take next; it is woken when so many are there, or a part that is worth
+    it. `send` and `receive` are for flows whose bytes nobody reads: a flow is one or the other.
+    """
+
+    def put(self, data: memoryview) -> int:
+        """Hand bytes to the transport, which has its own copy then; returns how many it took, 0 when it is full."""
+
+    def take(self, into: memoryview) -> int:
+        """Fill `into` from what has arrived; returns the number of bytes, 0 when there is nothing. Raises
+        ConnectionError when the flow is dead."""

@@ -1,0 +1,163 @@
+"""What the ranks of a collective, of training steps or of federated learning are: which hosts take part, which serve
+beside them, and by which algorithm; derived from a spec and checked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from experiments.keys.collectives import ALGORITHMS
+from experiments.laggards import check_hosts
+from experiments.shape import LEAST_HOSTS, MOST_RATE_BPS, check_rate
+from experiments.spec import CLUSTER, LAUNCH, Spec, known, refuse
+from topologies.gpu_pod import GPUS_PER_SERVER
+from topologies.profiles import LinkProfile
+
+# Collective -> the algorithms that it has, the usual one first.
+CHOICES: dict[str, tuple[str, ...]] = {
+    "all_reduce": ALGORITHMS,
+    "broadcast": ("tree", "ring", "direct"),
+    "reduce": ("tree", "ring", "direct"),
+    "scatter": ("direct", "tree"),
+    "gather": ("direct", "tree"),
+    "all_gather": ("ring", "halving_doubling", "direct"),
+    "reduce_scatter": ("ring", "halving_doubling", "direct"),
+    "all_to_all": ("direct",),
+}
+_RANKED = ("collective", "training", LAUNCH)  # workloads whose hosts are ranks
+_SIZED_OTHERWISE = ("fat_tree", "ring")  # by k, by switches: their places are what there is
+_CLIENTS_PER_EDGE = 25
+_USUAL_GROUP = 4
+
+
+def ranked(spec: Spec) -> bool:
+    """Whether the workload's hosts are ranks."""
+    return spec.workload in _RANKED
+
+
+def with_algorithm(spec: Spec) -> Spec:
+    """The spec with an algorithm that its collective has; before it is sized."""
+    if spec.workload not in ("collective", "training"):
+        return spec
+    choices = CHOICES[spec.collective or "all_reduce"]
+    algorithm = spec.algorithm or choices[0]
+    if algorithm not in choices:
+        refuse("algorithm", f"{algorithm} is given with collective={spec.collective}", ", ".join(choices))
+    shards = (spec.shards or 1) if algorithm == "parameter_server" else None
+    return replace(spec, algorithm=algorithm, shards=shards)
+
+
+def helpers(spec: Spec) -> int:
+    """Hosts beside the ranks or clients: parameter servers, an aggregator, the root and the edges."""
+    if spec.workload == "federated":
+        return 1 + (spec.edges or 0)
+    return {"parameter_server": spec.shards or 1, "in_network": 1}.get(spec.algorithm or "", 0)
+
+
+def with_hosts(spec: Spec) -> Spec:
+    """The spec with as many hosts as the ranks or clients that are asked for need; before it is sized."""
+    if spec.aggregation == "hierarchical" and spec.edges is None and spec.clients is not None:
+        spec = replace(spec, edges=math.ceil(spec.clients / _CLIENTS_PER_EDGE))
+    asked = spec.clients if spec.workload == "federated" else spec.ranks
+    if asked is None or spec.hosts is not None or spec.topology in _SIZED_OTHERWISE:
+        return spec
+    hosts = max(asked + helpers(spec), LEAST_HOSTS)
+    if spec.topology == "gpu_pod":
+        return spec if spec.servers else replace(spec, hosts=-(-hosts // GPUS_PER_SERVER) * GPUS_PER_SERVER)
+    return replace(spec, hosts=hosts)
+
+
+def with_cluster(spec: Spec) -> Spec:
+    """The sized spec with its ranks or clients, groups and edges, all checked; raises BadRequest."""
+    for key, pairs in (
+        ("slow_link", spec.slow_links),
+        ("lossy_link", spec.lossy_links),
+        ("slow_host", spec.slow_hosts or ()),
+    ):
+        check_hosts(key, pairs, spec.host_names)
+    for _, rate_bps in spec.slow_links:
+        check_rate("slow_link", rate_bps)
+    if spec.workload == "federated":
+        return _with_clients(spec)
+    return _with_helper_rate(_with_group(_with_ranks(spec))) if ranked(spec) else spec
+
+
+def _with_ranks(spec: Spec) -> Spec:
+    places = known(spec.hosts) - helpers(spec)
+    ranks = places if spec.ranks is None else spec.ranks
+    least = 1 if spec.workload == LAUNCH else 2
+    if not least <= ranks <= places:
+        beside = f" and {helpers(spec)} beside them" if helpers(spec) else ""
+        refuse("ranks", f"{ranks}{beside} with hosts={spec.hosts}", f"{least} to {max(places, least)}")
+    if spec.backup_workers and spec.backup_workers >= ranks:
+        refuse("backup_workers", f"{spec.backup_workers} is given with ranks={ranks}", f"up to {ranks - 1}")
+    return replace(spec, ranks=ranks)
+
+
+def _with_group(spec: Spec) -> Spec:
+    if spec.algorithm != "hierarchical":
+        return spec
+    usual = {"gpu_pod": GPUS_PER_SERVER, "leaf_spine": spec.hosts_per_leaf}.get(spec.topology) or _USUAL_GROUP
+    group = spec.group or min(usual, known(spec.ranks))
+    if known(spec.ranks) % group:
+        refuse("group", f"{group} is given with ranks={spec.ranks}", "a divisor of the number of ranks")
+    return replace(spec, group=group)
+
+
+def _with_helper_rate(spec: Spec) -> Spec:
+    if spec.algorithm not in ("parameter_server", "in_network"):
+        return spec
+    rate_bps = spec.helper_rate_bps
+    if rate_bps is None:
+        together_bps = spec.rate_bps * known(spec.ranks)
+        rate_bps = spec.rate_bps if spec.algorithm == "parameter_server" else min(together_bps, MOST_RATE_BPS)
+    check_rate("helper_rate", rate_bps)
+    return replace(spec, helper_rate_bps=rate_bps)
+
+
+def _with_clients(spec: Spec) -> Spec:
+    spec = replace(spec, edges=_edges(spec))
+    places = known(spec.hosts) - helpers(spec)
+    clients = places if spec.clients is None else spec.clients
+    if not 2 <= clients <= places:
+        refuse(
+            "clients", f"{clients} and {helpers(spec)} beside them with hosts={spec.hosts}", f"2 to {max(places, 2)}"
+        )
+    if spec.edges and spec.edges > clients:
+        refuse("edges", f"{spec.edges} is given with clients={clients}", f"up to {clients}")
+    return replace(spec, clients=clients)
+
+
+def _edges(spec: Spec) -> int | None:
+    if spec.aggregation != "hierarchical" or spec.edges is not None:
+        return spec.edges
+    return math.ceil((known(spec.hosts) - 1) / (_CLIENTS_PER_EDGE + 1))
+
+
+def rank_hosts(spec: Spec) -> list[str]:
+    """The ranks' hosts of a resolved spec, in order of rank."""
+    return spec.host_names[: known(spec.ranks)]
+
+
+def helper_hosts(spec: Spec) -> list[str]:
+    """Parameter servers or the aggregator: the hosts after the ranks."""
+    first = known(spec.ranks)
+    return spec.host_names[first : first + helpers(spec)]
+
+
+def is_cluster(spec: Spec) -> bool:
+    """Whether the workload moves numbers between ranks or clients."""
+    return spec.workload in CLUSTER
+
+
+def own_links(spec: Spec) -> dict[str, LinkProfile]:
+    """The links of hosts that differ from the others': slow or lossy ones, those of helpers."""
+    usual = LinkProfile(spec.rate_bps, spec.delay_ns, spec.mtu_bytes)
+    rates_bps: dict[str, int] = dict(spec.slow_links)
+    if spec.helper_rate_bps is not None:
+        rates_bps = {**dict.fromkeys(helper_hosts(spec), spec.helper_rate_bps), **rates_bps}
+    losses = dict(spec.lossy_links)
+    hosts = dict.fromkeys((*rates_bps, *losses))
+    return {
+        host: replace(usual, rate_bps=rates_bps.get(host, usual.rate_bps), loss=losses.get(host, 0.0)) for host in hosts
+    }
