@@ -85,10 +85,7 @@ def with_cluster(spec: Spec) -> Spec:
 def _with_ranks(spec: Spec) -> Spec:
     places = known(spec.hosts) - helpers(spec)
     ranks = places if spec.ranks is None else spec.ranks
-    least = 1 if spec.workload == LAUNCH else 2
-    if not least <= ranks <= places:
-        beside = f" and {helpers(spec)} beside them" if helpers(spec) else ""
-        refuse("ranks", f"{ranks}{beside} with hosts={spec.hosts}", f"{least} to {max(places, least)}")
+    _check_number("ranks", ranks, 1 if spec.workload == LAUNCH else 2, places, spec)
     if spec.backup_workers and spec.backup_workers >= ranks:
         refuse("backup_workers", f"{spec.backup_workers} is given with ranks={ranks}", f"up to {ranks - 1}")
     return replace(spec, ranks=ranks)
@@ -119,13 +116,18 @@ def _with_clients(spec: Spec) -> Spec:
     spec = replace(spec, edges=_edges(spec))
     places = known(spec.hosts) - helpers(spec)
     clients = places if spec.clients is None else spec.clients
-    if not 2 <= clients <= places:
-        refuse(
-            "clients", f"{clients} and {helpers(spec)} beside them with hosts={spec.hosts}", f"2 to {max(places, 2)}"
-        )
+    _check_number("clients", clients, 2, places, spec)
     if spec.edges and spec.edges > clients:
         refuse("edges", f"{spec.edges} is given with clients={clients}", f"up to {clients}")
     return replace(spec, clients=clients)
+
+
+def _check_number(key: str, number: int, least: int, places: int, spec: Spec) -> None:
+    beside = f" and {helpers(spec)} beside them" if helpers(spec) else ""
+    if places < least:
+        refuse("hosts", f"{spec.hosts} is given for {key}{beside}", f"{least + helpers(spec)} or more")
+    if not least <= number <= places:
+        refuse(key, f"{number}{beside} with hosts={spec.hosts}", f"{least} to {places}")
 
 
 def _edges(spec: Spec) -> int | None:

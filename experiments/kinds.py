@@ -201,7 +201,7 @@ def _spread(value: Any, name: str) -> float:
 
 
 def _text(value: Any, name: str) -> str:
-    words = str(value)
+    words = value if isinstance(value, str) else ""
     if not words.strip() or not words.isprintable():
         raise BadRequest(f"{name}: {value!r} is given; allowed: printable text in one line")
     return words

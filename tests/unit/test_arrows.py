@@ -61,7 +61,7 @@ def imports(path: str, text: str) -> Iterator[tuple[int, str]]:
 def _constant_prefix(argument: ast.expr) -> str:
     """What is known of a module's name that is put together while running."""
     first = argument.values[0] if isinstance(argument, ast.JoinedStr) and argument.values else argument
-    return str(first.value).rstrip(".") if isinstance(first, ast.Constant) else "?"
+    return str(first.value) if isinstance(first, ast.Constant) else "?"
 
 
 def is_within(name: str, module: str) -> bool:
@@ -109,8 +109,9 @@ def cycles(found: dict[str, str]) -> list[str]:
 
 
 def _loaded(imported: str, modules: set[str]) -> str:
-    """The module whose contents a dotted name is or comes from; that its package is entered first does not count."""
-    return imported if imported in modules else imported.rpartition(".")[0]
+    """The module whose contents a dotted name is or comes from; that its package is entered first does not count. Of
+    what is put together while running ("analysis.") nobody knows which."""
+    return imported if imported in modules or imported.endswith(".") else imported.rpartition(".")[0]
 
 
 def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:

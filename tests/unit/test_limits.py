@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments import limits
+from experiments import cluster, limits
 from experiments.spec import TOPOLOGIES, WORKLOADS, Spec, parse
 from experiments.spec import keys as keys_of_spec
 from experiments.traffic import Flow
@@ -197,7 +197,7 @@ RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
         ),
         (
             {"workload": "pings", "rounds": 7},
-            "rounds: 7 is given with workload=pings; allowed: with workload=incast or permutation or all_to_all",
+            "rounds: 7 is given with workload=pings; allowed: with workload=incast or permutation or all_to_all or federated",
         ),
         ({"flows": 7}, "flows: 7 is given with workload=incast; allowed: with workload=datagrams"),
         (
@@ -443,7 +443,8 @@ def test_two_of_spines_rate_and_ratio_give_the_third(
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_every_topology_runs_every_workload_and_resolves_to_itself(topology: str, workload: str) -> None:
-    spec = resolve(topology=topology, workload=workload)
+    told = {"command": "true", "directory": "/"} if workload == "launch" else {}
+    spec = resolve(topology=topology, workload=workload, **told)
     assert limits.resolve(spec) == spec
     assert limits.resolve(parse(spec.as_text())) == spec
     applying = {
@@ -482,3 +483,65 @@ def test_flows_without_an_end_last_as_long_as_the_workload() -> None:
 def test_a_run_without_doubts_has_no_warnings() -> None:
     for queue in ("droptail", "red", "dctcp", "dcqcn"):
         assert limits.warnings(resolve(queue=queue)) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"workload": "collective"}, ("star", 16, 16, "ring", None)),
+        ({"workload": "collective", "ranks": 5}, ("star", 5, 5, "ring", None)),
+        ({"workload": "collective", "ranks": 16, "algorithm": "in_network"}, ("star", 17, 16, "in_network", None)),
+        ({"workload": "collective", "hosts": 9, "algorithm": "in_network"}, ("star", 9, 8, "in_network", None)),
+        ({"workload": "collective", "collective": "gather", **LEAF_SPINE}, ("leaf_spine", 16, 16, "direct", None)),
+        ({"workload": "collective", "ranks": 10, **LEAF_SPINE}, ("leaf_spine", 10, 10, "ring", None)),
+        ({"workload": "training", "ranks": 9, "topology": "gpu_pod"}, ("gpu_pod", 16, 9, "ring", None)),
+        (
+            {"workload": "collective", "topology": "gpu_pod", "algorithm": "hierarchical"},
+            ("gpu_pod", 16, 16, "hierarchical", 8),
+        ),
+        (
+            {"workload": "training", "ranks": 4, "algorithm": "parameter_server", "shards": 3},
+            ("star", 7, 4, "parameter_server", None),
+        ),
+    ],
+)
+def test_ranks_have_hosts_and_helpers_beside_them(keys: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    spec = resolve(**keys)
+    assert (spec.topology, spec.hosts, spec.ranks, spec.algorithm, spec.group) == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({"workload": "collective", "ranks": 1}, "ranks: 1 with hosts=2; allowed: 2 to 2"),
+        (
+            {"workload": "collective", "ranks": 8, "hosts": 8, "algorithm": "in_network"},
+            "ranks: 8 and 1 beside them with hosts=8; allowed: 2 to 7",
+        ),
+        (
+            {"workload": "collective", "collective": "gather", "algorithm": "ring"},
+            "algorithm: ring is given with collective=gather; allowed: direct, tree",
+        ),
+        (
+            {"workload": "collective", "algorithm": "hierarchical", "ranks": 9, "group": 4},
+            "group: 4 is given with ranks=9; allowed: a divisor of the number of ranks",
+        ),
+        ({"slow_link": "h99:1Gbps"}, "slow_link: there is no host h99; allowed: h1 to h65"),
+        ({"workload": "federated", "hosts": 2}, "hosts: 2 is given for clients and 1 beside them; allowed: 3 or more"),
+    ],
+)
+def test_ranks_that_cannot_be_are_refused(keys: dict[str, Any], line: str) -> None:
+    with pytest.raises(BadRequest) as error:
+        resolve(**keys)
+    assert str(error.value) == line
+
+
+def test_helpers_have_links_of_their_own() -> None:
+    aggregator = resolve(workload="collective", ranks=4, algorithm="in_network", rate="100Gbps")
+    assert {host: link.rate_bps for host, link in cluster.own_links(aggregator).items()} == {"h5": 400 * 10**9}
+    assert resolve(workload="collective", ranks=64, algorithm="in_network").helper_rate_bps == 3200 * 10**9
+    slow = resolve(workload="training", ranks=4, slow_link="h2:1Gbps", lossy_link="h2:0.5,h3:0.1")
+    assert {host: (link.rate_bps, link.loss) for host, link in cluster.own_links(slow).items()} == {
+        "h2": (10**9, 0.5),
+        "h3": (slow.rate_bps, 0.1),
+    }

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from controller.dcqcn import Dcqcn
 from experiments.failures import Failure, format_failures
+from experiments.keys.collectives import ALGORITHMS, COLLECTIVES
 from experiments.kinds import format_ratio
 from experiments.spec import (
     SWITCHED,
@@ -110,6 +111,45 @@ REFUSED: dict[str, list[Any]] = {
     "capture": ["some", "on", True],
     "telemetry": ["maybe"],
     "seed": ["one", 1.0, "0x10", True],
+    "helper_rate": ["0Gbps", "400"],
+    "slow_link": ["h3", "h3:10", "leaf1:1Gbps", "h0:1Gbps", "h3:1Gbps,", "h3:1Gbps,h3:2Gbps", 5],
+    "lossy_link": ["h3:0", "h3:1", "h3:-0.1", "h3:1%", "h3:nan", "h3:0.1,h3:0.2", True],
+    "ranks": ["0", "-1", 4.0],
+    "collective": ["allreduce", "barrier", True],
+    "algorithm": ["rings", "tree2"],
+    "shards": ["0", 1.5],
+    "group": ["0", "all"],
+    "sizes": ["0B", "1", "1KB-", "4KB-1KB,", "1KB;2KB", "-1KB", 5],
+    "dtype": ["float64", "int"],
+    "iterations": ["0", "-1"],
+    "warmup": ["0", "-1"],
+    "chunk": ["0B", "256"],
+    "host_cost": ["udp", "on"],
+    "parallelism": ["expert", "zero"],
+    "gradient": ["0B", "100"],
+    "steps": ["0", 1.5],
+    "compute": ["0ms", "5"],
+    "bucket": ["0B", "25"],
+    "overlap": ["maybe", 2],
+    "layers": ["0", "-1"],
+    "micro_batches": ["0", "few"],
+    "activation": ["0B", "1"],
+    "model": ["resnet", "on"],
+    "slow_host": ["h3", "h3:0", "h3:-1", "h3:1001", "h3:2x", "h3:2,h3:3", "h3:inf"],
+    "backup_workers": ["-1", 1.5, True],
+    "compression": ["zip", "top-k"],
+    "kept": ["0", "1.1", "1%"],
+    "clients": ["0", "-1"],
+    "aggregation": ["ring", True],
+    "edges": ["0", "few"],
+    "update": ["0B", "100"],
+    "scale": ["0", 1.5],
+    "spread": ["-1", "3.1", "wide", "nan"],
+    "quorum": ["0", "1.1"],
+    "target": ["0", "90%"],
+    "command": ["", " ", "a\nb", 5],
+    "directory": ["", "\t"],
+    "starter": ["ssh", True],
 }
 NOTHING: list[Any] = ["", " ", [], {}, object]
 
@@ -225,6 +265,13 @@ FLOWS = st.lists(st.builds(Flow, HOSTS, HOSTS, TIMES, TIMES | st.none()), min_si
 RECEIVERS = st.lists(st.builds(Stuck, HOSTS, TIMES, TIMES | st.none())).map(format_spans)
 SPANS = _quantities(["us", "ms"], 1) | st.just("auto")
 SWITCHES = st.sampled_from(["on", "off", "true", "no", "1", True, False])
+LAGGARDS = st.sampled_from(["h1", "h2", "h30"])
+
+
+def _laggards(found: dict[str, Any]) -> str:
+    return ",".join(f"{host}:{value}" for host, value in found.items()) or "none"
+
+
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "topology": st.sampled_from(TOPOLOGIES),
     "hosts": COUNTS,
@@ -294,6 +341,45 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "fast_failover": SWITCHES | st.just("auto"),
     "control_latency": _quantities(["ns", "us", "ms"], 0) | st.just("auto"),
     "failure": SCHEDULES | st.just("auto"),
+    "slow_link": st.dictionaries(LAGGARDS, RATES, min_size=1).map(_laggards) | st.just("none"),
+    "lossy_link": st.dictionaries(LAGGARDS, st.floats(0, 1, exclude_min=True, exclude_max=True)).map(_laggards),
+    "ranks": COUNTS,
+    "collective": st.sampled_from([*COLLECTIVES, "auto"]),
+    "algorithm": st.sampled_from([*ALGORITHMS, "auto"]),
+    "shards": COUNTS,
+    "helper_rate": RATES | st.just("auto"),
+    "group": COUNTS,
+    "sizes": st.lists(SIZES, min_size=1, max_size=5).map(",".join) | st.sampled_from(["1KiB-1MiB", "8B", "auto"]),
+    "dtype": st.sampled_from(["float32", "float16", "int8", "auto"]),
+    "iterations": COUNTS,
+    "warmup": COUNTS,
+    "chunk": SIZES | st.just("auto"),
+    "host_cost": st.sampled_from(["none", "tcp", "rdma", "auto"]),
+    "parallelism": st.sampled_from(["data", "tensor", "pipeline", "auto"]),
+    "gradient": SIZES | st.just("auto"),
+    "steps": COUNTS,
+    "compute": SPANS,
+    "bucket": SIZES | st.sampled_from(["off", "auto"]),
+    "overlap": SWITCHES | st.just("auto"),
+    "layers": COUNTS,
+    "micro_batches": COUNTS,
+    "activation": SIZES | st.just("auto"),
+    "model": st.sampled_from(["none", "digits", "auto"]),
+    "slow_host": st.dictionaries(LAGGARDS, st.floats(0, 1000, exclude_min=True)).map(_laggards),
+    "backup_workers": st.integers(0, 1000) | st.just("auto"),
+    "compression": st.sampled_from(["none", "topk", "int8", "sign", "auto"]),
+    "kept": st.floats(0, 1, exclude_min=True) | st.just("auto"),
+    "clients": COUNTS,
+    "aggregation": st.sampled_from(["flat", "hierarchical", "auto"]),
+    "edges": COUNTS,
+    "update": SIZES | st.just("auto"),
+    "scale": COUNTS,
+    "spread": st.floats(0, 3) | st.just("auto"),
+    "quorum": st.floats(0, 1, exclude_min=True) | st.just("auto"),
+    "target": st.floats(0, 1, exclude_min=True) | st.just("auto"),
+    "command": st.sampled_from(["python train.py --lr 0.1", "true", "auto"]),
+    "directory": st.sampled_from(["/tmp", ".", "auto"]),
+    "starter": st.sampled_from(["ranks", "mpirun", "auto"]),
     "openflow": st.sampled_from(["1.5", "1.3", 1.5, "auto"]),
     "capture": st.sampled_from(["off", "hot", "all", False]),
     "telemetry": SWITCHES,

@@ -1,13 +1,13 @@
 """What a party of a collective does, as a generator of steps (pure).
 
-Parties are numbered: ranks from 0, helpers (parameter servers) after them. A party has one program or several, which run
-at the same time. A program yields an operation, or a tuple of operations that begin together, and goes on when all of
+Parties are numbered: ranks from 0, helpers (parameter servers) after them. A party has one program or several, which
+run at the same time. A program yields an operation, or a tuple of operations that begin together, and goes on when all of
 them are done: `yield Send(right, mine), Add(left, theirs)`. Between two yields it computes, which takes no time;
 `yield from` puts programs together.
 
 What one party sends to another on one lane arrives in the order in which it was sent, each message whole: the receiver
-asks for as many numbers as were sent. Programs of a party that talk to the same peer at the same time use lanes of their
-own. Arrays are one-dimensional and contiguous.
+asks for as many numbers as were sent. Programs of a party that talk to the same peer at the same time use lanes of
+their own. Arrays are one-dimensional and contiguous.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ class Connection(Protocol):
 class DataConnection(Connection, Protocol):
     """A flow that carries bytes that somebody reads: what is put at its sender is taken, in order, at its receiver.
 
-    `expect` says how many bytes the receiver will take next; it is woken when so many are there, or a part that is worth
-    it. `send` and `receive` are for flows whose bytes nobody reads: a flow is one or the other.
+    `expect` says how many bytes the receiver will take next; it is woken when so many are there, or a part that is
+    worth it. `send` and `receive` are for flows whose bytes nobody reads: a flow is one or the other.
     """
 
     def put(self, data: memoryview) -> int:
