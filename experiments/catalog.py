@@ -31,6 +31,7 @@ class Experiment:
     `claim`: the slide of the lecture and what it says. `expects`: what should be seen, in a sentence. `cases`
     gives the comparison runs of a main spec; a case that changes a key which the user set is left out (the user
     has decided it), and so is one on whose topology or for whose workload a key that the user set does not apply.
+    `on_host` measures something on this machine itself, on the real clock; what it returns is kept as host.json.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Experiment:
     expects: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     cases: Callable[[Spec], tuple[Case, ...]] = no_cases
+    on_host: Callable[[], dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
