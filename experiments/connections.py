@@ -8,17 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from experiments import limits
-from experiments.memory import pairs
-from experiments.spec import TRANSFERS, Spec, known
+from experiments.memory import pairs, ring_bytes
+from experiments.spec import CLUSTER, TRANSFERS, Spec, known
 from experiments.stage import Stage
 from topologies.qdisc import CONTROL_DSCP, LOSSLESS_DSCP
 from topologies.rdma import MOST_UNACKED_PACKETS
 from workloads.long_flows import BLOCK_BYTES
 from workloads.patterns import Pair
-from workloads.transport import roce, tcp
-from workloads.transport.base import Connection
+from workloads.transport import roce, roce_stream, tcp
+from workloads.transport.base import Connection, DataConnection
 
 _UNSENT_BLOCKS = 2
+_RING_SLOTS = 16
 _ACK_TIMEOUT_UNIT_NS = 4_096
 _USUAL_ACK_TIMEOUT, _MOST_ACK_TIMEOUT = 14, 31  # of five bits
 _PACED_ACK_TIMEOUT = 19  # 2.1 s: 513 packets of 4 KB at DCQCN's least rate of 10 Mb/s take 1.7 s
@@ -34,6 +35,22 @@ def connected(
         return roce.connected(stage.fabric, pairs, on_connected, queue_pairs(spec, steady))
     shape = _steady(spec) if steady else None
     return tcp.connected(stage.fabric, pairs, on_connected, _dscp(spec), shape)
+
+
+def data_connected(
+    stage: Stage, pairs: Sequence[Pair], on_connected: Callable[[], None] = lambda: None
+) -> AbstractContextManager[Sequence[DataConnection]]:
+    """A connection that carries real bytes for each pair, in order; `on_connected` is called after each."""
+    spec = stage.spec
+    if spec.transport == "roce":
+        return roce_stream.connected(stage.fabric, pairs, on_connected, stream_queue_pairs(spec))
+    return tcp.connected(stage.fabric, pairs, on_connected, _dscp(spec))
+
+
+def stream_queue_pairs(spec: Spec) -> roce.QueuePairs:
+    """What the queue pairs of a resolved spec are like whose bytes are read: with rings for many messages."""
+    size_bytes = ring_bytes(spec)
+    return replace(queue_pairs(spec, steady=False), message_bytes=size_bytes // _RING_SLOTS, queue_bytes=size_bytes)
 
 
 def _dscp(spec: Spec) -> int:
@@ -67,6 +84,8 @@ def _patience(spec: Spec) -> dict[str, Any]:
     window_bytes = MOST_UNACKED_PACKETS * known(spec.roce_mtu_bytes)
     if spec.workload in TRANSFERS:
         window_bytes = min(window_bytes, spec.sru_bytes)
+    elif spec.workload in CLUSTER:
+        window_bytes = min(window_bytes, ring_bytes(spec))
     waits_ns = 2 * pairs(spec) * 8 * window_bytes * 10**9 // min(spec.link_rates_bps)
     timeout = max(_USUAL_ACK_TIMEOUT, (waits_ns // _ACK_TIMEOUT_UNIT_NS).bit_length())
     if spec.pfc == "off" or spec.allow_loss:
@@ -81,7 +100,8 @@ def patience_s(spec: Spec) -> float | None:
     asked = queue_pairs(spec, steady=False) if spec.transport == "roce" else None
     if asked is None or asked.retries != roce.ENDLESS_RETRIES:
         return None
-    message_bits = 8 * min(asked.message_bytes, spec.sru_bytes) * pairs(spec)
+    next_bytes = spec.sru_bytes if spec.workload in TRANSFERS else ring_bytes(spec)
+    message_bits = 8 * min(asked.message_bytes, next_bytes) * pairs(spec)
     return _PATIENCE_TIMEOUTS * (_ACK_TIMEOUT_UNIT_NS << asked.ack_timeout) / 1e9 + message_bits / spec.rate_bps
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.spec import TRANSFERS, Spec, known, refuse
+from experiments import cluster_memory
+from experiments.spec import CLUSTER, LAUNCH, TRANSFERS, Spec, known, refuse
 from topologies.gpu_pod import GPUS_PER_SERVER as RAILS
 from topologies.rdma import MOST_UNACKED_PACKETS
 from topologies.units import format_bytes, format_duration
 
+_CLUSTERS = (*CLUSTER, LAUNCH)
 _GUEST_BASE_BYTES = 320 << 20
 _HOST_BYTES = 2 << 20
 _SWITCH_BYTES, _SWITCH_LINK_BYTES = 1 << 20, 128 << 10
@@ -23,16 +25,19 @@ _CAPTURE_BYTES = 24 << 20  # a tcpdump with its ring
 _CAPTURED_PACKET_BYTES = 116
 _LEAST_SOCKET_BUFFER_BYTES, _BDPS_BUFFERED = 6 << 20, 4
 _MOST_SOCKET_BUFFER_BYTES = (1 << 31) - 1  # tcp_rmem and tcp_wmem are ints
+_LEAST_RING_BYTES, _MOST_RING_BYTES, _ALL_RINGS_BYTES = 256 << 10, 4 << 20, 2 << 30
+_MOST_STREAMS = 3_000  # each takes 4 of a process's 16,384 descriptors, and some 14 of its 65,530 pieces of memory
 _SKB_OVERHEAD = 3  # kernel memory per payload byte in flight: sender's copy, receiver's, and their headers
 
 
 def memory_bytes(spec: Spec) -> int:
-    """Guest memory that the run may touch. Raises BadRequest when it is not there."""
+    """Guest memory that the run may touch. Raises BadRequest when it is not there, or one process has no room."""
+    _check_streams(spec)
     parts = (_fabric_bytes, _agents_bytes, _workload_bytes, _captured_bytes)
     needed_bytes = _GUEST_BASE_BYTES + sum(part(spec) for part in parts)
     available_bytes = _available_bytes()
     if needed_bytes > available_bytes:
-        key, number = ("hosts", spec.hosts) if spec.senders is None else ("senders", spec.senders)
+        key, number = _size(spec)
         refuse(
             key,
             f"{number} with {_demands(spec)} need {needed_bytes >> 20} MiB of memory",
@@ -41,10 +46,32 @@ def memory_bytes(spec: Spec) -> int:
     return needed_bytes
 
 
+def _check_streams(spec: Spec) -> None:
+    if spec.workload in CLUSTER and spec.transport == "roce" and pairs(spec) > _MOST_STREAMS:
+        key, number = _size(spec)
+        refuse(
+            key,
+            f"{number} with {_demands(spec)} have {pairs(spec):,} flows over queue pairs",
+            f"up to {_MOST_STREAMS:,}, or transport=tcp",
+        )
+
+
 def socket_buffer_bytes(spec: Spec) -> int:
     """Several times the bandwidth-delay product: Linux counts the memory of a packet, about twice its payload."""
     bdp_bytes = spec.rate_bps * spec.rtt_ns // 8_000_000_000
     return min(max(_LEAST_SOCKET_BUFFER_BYTES, _BDPS_BUFFERED * bdp_bytes), _MOST_SOCKET_BUFFER_BYTES)
+
+
+def ring_bytes(spec: Spec) -> int:
+    """The ring of a stream over a queue pair: that of NCCL (NCCL_BUFFSIZE), where connections are many a part of it."""
+    most_bytes = _ALL_RINGS_BYTES // (2 * pairs(spec))
+    return max(_LEAST_RING_BYTES, min(_MOST_RING_BYTES, 1 << most_bytes.bit_length() - 1))
+
+
+def _size(spec: Spec) -> tuple[str, int]:
+    """The key that says how many take part."""
+    sizes = {"senders": spec.senders, "clients": spec.clients, "ranks": spec.ranks}
+    return next(((key, number) for key, number in sizes.items() if number is not None), ("hosts", known(spec.hosts)))
 
 
 def _demands(spec: Spec) -> str:
@@ -56,6 +83,10 @@ def _demands(spec: Spec) -> str:
         "streams": f"interval={interval}, duration={duration}",
         "long_flows": f"workload=long_flows, {len(spec.traffic or ())} flows of traffic, duration={duration}",
     }
+    if spec.workload in CLUSTER:
+        numbers = format_bytes(cluster_memory.numbers_bytes(spec))
+        words[spec.workload] = f"workload={spec.workload}, up to {numbers} of numbers each"
+    words[LAUNCH] = f"workload={LAUNCH}"
     workload = "" if spec.workload == "incast" else f"workload={spec.workload}, "
     transfers = f"{workload}bytes={format_bytes(spec.sru_bytes)}, rounds={spec.rounds}"
     return f"{words.get(spec.workload, transfers)}, capture={spec.capture}"
@@ -95,6 +126,8 @@ def pairs(spec: Spec) -> int:
     """Flows of transfers or long flows, or probes: how many pairs of hosts take part."""
     hosts = known(spec.hosts)
     several = {"incast": spec.senders or 0, "permutation": hosts, "long_flows": len(spec.traffic or ())}
+    if spec.workload in _CLUSTERS:
+        return cluster_memory.connections(spec)
     return several.get(spec.workload, hosts * (hosts - 1))
 
 
@@ -110,13 +143,29 @@ def _workload_bytes(spec: Spec) -> int:
         return known(spec.flows) * _FLOW_BYTES
     if spec.workload == "streams":
         return _stream_datagrams(spec) * _FACT_BYTES
+    if spec.workload in _CLUSTERS:
+        return _cluster_bytes(spec)
     return pairs(spec) * _connected_bytes(spec)
+
+
+def _cluster_bytes(spec: Spec) -> int:
+    """Buffers or processes, connections, and what is under way; a queue pair's rings are there, used or not."""
+    is_roce = spec.transport == "roce" and spec.workload != LAUNCH
+    ends_bytes = _QUEUE_PAIRS_BYTES + 2 * ring_bytes(spec) if is_roce else _CONNECTION_BYTES
+    flight_bytes = min(_flight_bytes(spec), ring_bytes(spec)) if is_roce else socket_buffer_bytes(spec)
+    under_way_bytes = cluster_memory.in_flight_bytes(spec, flight_bytes) * _SKB_OVERHEAD
+    return cluster_memory.kept_bytes(spec) + pairs(spec) * ends_bytes + under_way_bytes
+
+
+def _flight_bytes(spec: Spec) -> int:
+    """Most bytes of a queue pair that are not acknowledged."""
+    return MOST_UNACKED_PACKETS * known(spec.roce_mtu_bytes)
 
 
 def _connected_bytes(spec: Spec) -> int:
     """A connection or pair of queue pairs, with what it may have in flight."""
     roce = spec.transport == "roce"
-    flight_bytes = MOST_UNACKED_PACKETS * known(spec.roce_mtu_bytes) if roce else socket_buffer_bytes(spec)
+    flight_bytes = _flight_bytes(spec) if roce else socket_buffer_bytes(spec)
     if spec.workload in TRANSFERS:
         flight_bytes = min(spec.sru_bytes, flight_bytes)
     return (_QUEUE_PAIRS_BYTES if roce else _CONNECTION_BYTES) + flight_bytes * _SKB_OVERHEAD
@@ -133,6 +182,8 @@ def _packets(spec: Spec) -> int:
     payload_bytes = spec.roce_mtu_bytes or spec.mtu_bytes
     if spec.workload == "long_flows":
         return _long_flow_bytes(spec) // payload_bytes
+    if spec.workload in _CLUSTERS:
+        return 2 * cluster_memory.sent_bytes(spec) // payload_bytes  # messages end in short packets
     return pairs(spec) * spec.rounds * (spec.sru_bytes // payload_bytes + 1)
 
 

@@ -15,7 +15,7 @@ from experiments.stage import Stage
 from topologies.describe import ends
 from workloads import rounds
 from workloads.faults import Fault, Faults
-from workloads.transport.base import Connection
+from workloads.transport.base import AnyConnection
 
 Facts = dict[str, Any]
 OnRound = Callable[[rounds.Round], None]
@@ -34,7 +34,7 @@ class Run:
 
 
 @contextmanager
-def surroundings(run: Run, begin_ns: int, connections: Sequence[Connection]) -> Iterator[None]:
+def surroundings(run: Run, begin_ns: int, connections: Sequence[AnyConnection]) -> Iterator[None]:
     """What goes on beside a workload that begins at `begin_ns`: agents act, and things fail."""
     names = {str(connection.describe()["destination"]): connection.name for connection in connections}
     with at_work(run.stage, begin_ns, run.records, run.facts, names), Failures(run.stage, run.facts, begin_ns):

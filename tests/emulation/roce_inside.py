@@ -115,7 +115,7 @@ def death(keys: Mapping[str, Any], asked: Mapping[str, Any], cause: str) -> dict
         roce.connected(where.fabric, [("h2", "h1")], asked=QueuePairs(**asked)) as (connection,),
     ):
         begin_ns = rounds.next_start_ns(rounds.Rounds(1, 1, 0, 1), 0)
-        at_ns, pair = begin_ns + 500_000, connection._receiving._pair  # type: ignore[attr-defined]
+        at_ns, pair = begin_ns + 500_000, connection._receiving._pair
         causes = {
             "link": lambda: where.fabric.set_ports([where.port_towards("h1")], up=False),
             "end": pair.close,

@@ -105,6 +105,115 @@ def test_more_memory_than_is_free_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
+# --- ranks and clients
+
+RANKS = {"topology": "leaf_spine", "workload": "collective", "ranks": 64, "sizes": "16MiB"}
+TRAINING = {"workload": "training", "ranks": 8}
+FEDERATED = {"workload": "federated", "clients": 20}
+LAUNCH = {"workload": "launch", "command": "true", "ranks": 4}
+
+
+@pytest.mark.parametrize(
+    ("keys", "count"),
+    [
+        ({"ranks": 5}, 5),
+        ({"ranks": 5, "algorithm": "tree"}, 4 * 5),
+        ({"ranks": 8, "algorithm": "halving_doubling"}, 8 * (3 + 2)),
+        ({"ranks": 8, "algorithm": "hierarchical", "group": 4}, 4 * 8),
+        ({"ranks": 8, "algorithm": "parameter_server", "shards": 3}, 2 * 8 * 3),
+        ({"ranks": 8, "algorithm": "direct"}, 8 * 7),
+        ({"ranks": 8, "collective": "gather"}, 8),
+        ({"ranks": 8, "collective": "all_to_all"}, 8 * 7),
+    ],
+)
+def test_connections_of_collectives(keys: dict[str, Any], count: int) -> None:
+    assert memory.pairs(resolve(**{**RANKS, **keys})) == count
+
+
+def test_connections_of_others() -> None:
+    assert memory.pairs(resolve(**TRAINING)) == 8
+    assert memory.pairs(resolve(**FEDERATED)) == 2 * 20
+    assert memory.pairs(resolve(**FEDERATED, aggregation="hierarchical", edges=4)) == 2 * (20 + 4)
+    assert memory.pairs(resolve(**LAUNCH)) == 4 * 3
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        ({**RANKS, "ranks": 8}, {"ranks": 16}),
+        (RANKS, {"sizes": "32MiB"}),
+        ({**RANKS, "ranks": 16}, {"algorithm": "tree"}),
+        ({**RANKS, "ranks": 16, "capture": "all"}, {"iterations": 9}),
+        (TRAINING, {"gradient": "64MiB"}),
+        ({**TRAINING, "capture": "all"}, {"steps": 40}),
+        ({**TRAINING, "parallelism": "pipeline"}, {"activation": "4MiB"}),
+        ({**TRAINING, "parallelism": "tensor", "capture": "all"}, {"layers": 80}),
+        (TRAINING, {"compression": "int8"}),
+        (FEDERATED, {"scale": 10}),
+        ({**FEDERATED, "capture": "all"}, {"rounds": 40}),
+        (FEDERATED, {"clients": 40}),
+        (LAUNCH, {"ranks": 8}),
+    ],
+)
+def test_memory_grows_with_ranks_clients_and_their_numbers(less: dict[str, Any], more: dict[str, Any]) -> None:
+    base = {"capture": "off", **less}
+    assert memory_bytes(resolve(**{**base, **more})) > memory_bytes(resolve(**base))
+
+
+@pytest.mark.parametrize("transport", ["tcp", "roce"])
+@pytest.mark.parametrize("algorithm", ["ring", "tree", "halving_doubling", "hierarchical", "parameter_server"])
+def test_sixty_four_ranks_fit(monkeypatch: pytest.MonkeyPatch, transport: str, algorithm: str) -> None:
+    """On a machine of 16 GiB, with room for the numbers themselves: what a rank has and what it receives."""
+    monkeypatch.setattr(memory, "_available_bytes", lambda: 16 << 30)
+    needed_bytes = memory_bytes(resolve(**RANKS, capture="off", algorithm=algorithm, transport=transport))
+    assert needed_bytes > 2 * 64 * (16 << 20)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "roce"])
+@pytest.mark.parametrize("aggregation", ["flat", "hierarchical"])
+def test_two_hundred_clients_fit(monkeypatch: pytest.MonkeyPatch, transport: str, aggregation: str) -> None:
+    monkeypatch.setattr(memory, "_available_bytes", lambda: 16 << 30)
+    memory_bytes(resolve(**{**FEDERATED, "clients": 200}, capture="off", aggregation=aggregation, transport=transport))
+
+
+def test_rings_are_smaller_where_they_are_many() -> None:
+    few, many = (
+        resolve(**{**RANKS, "ranks": 8}, transport="roce"),
+        resolve(**RANKS, transport="roce", algorithm="direct"),
+    )
+    assert memory.ring_bytes(few) == 4 << 20
+    assert memory.ring_bytes(many) == 256 << 10
+
+
+def test_more_queue_pairs_than_a_process_has_room_for_are_refused() -> None:
+    with pytest.raises(BadRequest) as error:
+        memory_bytes(resolve(**RANKS, transport="roce", collective="all_to_all"))
+    assert str(error.value) == (
+        "ranks: 64 with workload=collective, up to 16MiB of numbers each, capture=all have 4,032 flows over queue"
+        " pairs; allowed: up to 3,000, or transport=tcp"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (TRAINING, "ranks: 8 with workload=training, up to 16MiB of numbers each, capture=off need "),
+        (FEDERATED, "clients: 20 with workload=federated, up to 1024KB of numbers each, capture=off need "),
+        (LAUNCH, "ranks: 4 with workload=launch, capture=off need "),
+    ],
+)
+def test_too_many_ranks_are_told_in_their_words(
+    monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], words: str
+) -> None:
+    monkeypatch.setattr(memory, "_available_bytes", lambda: 1 << 20)
+    with pytest.raises(BadRequest) as error:
+        memory_bytes(resolve(**keys, capture="off"))
+    assert str(error.value).startswith(words)
+
+
+# --- what there is
+
+
 def test_free_memory_is_what_the_kernel_says() -> None:
     assert 0 < memory._available_bytes() < 1 << 50
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Connection(Protocol):
+class AnyConnection(Protocol):
     """One established, one-way flow `name` of bytes from host `sender` to host `receiver`, driven by an event loop.
 
-    `send_descriptor` is writable when `send` can take more; `receive_descriptor` is readable when `receive` has
-    something to take or to see to.
+    `send_descriptor` is writable when the sender can hand over more; `receive_descriptor` is readable when there is
+    something to receive or to see to.
     """
 
     name: str
@@ -18,15 +18,8 @@ class Connection(Protocol):
     send_descriptor: int
     receive_descriptor: int
 
-    def send(self, limit_bytes: int) -> int:
-        """Hand up to `limit_bytes` to the transport; returns how many it took, 0 when it is full."""
-
     def expect(self, remaining_bytes: int) -> None:
         """Say how much is still to come, so that the receiver is not woken for less than is worth it."""
-
-    def receive(self) -> int:
-        """Take what has arrived; returns the number of bytes, 0 when there is nothing. Raises ConnectionError
-        when the flow is dead."""
 
     def describe(self) -> dict[str, object]:
         """Facts for the run directory: end points and the transport's own counters."""
@@ -35,11 +28,22 @@ class Connection(Protocol):
         """End the flow."""
 
 
-class DataConnection(Connection, Protocol):
+class Connection(AnyConnection, Protocol):
+    """A flow whose bytes nobody reads."""
+
+    def send(self, limit_bytes: int) -> int:
+        """Hand up to `limit_bytes` to the transport; returns how many it took, 0 when it is full."""
+
+    def receive(self) -> int:
+        """Take what has arrived; returns the number of bytes, 0 when there is nothing. Raises ConnectionError
+        when the flow is dead."""
+
+
+class DataConnection(AnyConnection, Protocol):
     """A flow that carries bytes that somebody reads: what is put at its sender is taken, in order, at its receiver.
 
     `expect` says how many bytes the receiver will take next; it is woken when so many are there, or a part that is
-    worth it. `send` and `receive` are for flows whose bytes nobody reads: a flow is one or the other.
+    worth it.
     """
 
     def put(self, data: memoryview) -> int:

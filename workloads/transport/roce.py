@@ -24,11 +24,11 @@ import importlib
 import os
 import select
 import struct
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from topologies.emulate import Fabric
 from topologies.namespaces import entered
@@ -145,24 +145,71 @@ class _Gate:
         os.close(self.descriptor)
 
 
-class RoceConnection:
-    """A connected pair of queue pairs; see `base.Connection`. `source` and `destination` are the ends' addresses and
-    queue pair numbers."""
+class Flow:
+    """A connected pair of queue pairs. `source` and `destination` are the ends' addresses and queue pair numbers."""
 
     def __init__(
-        self, name: str, pair: Pair, ips: tuple[str, str], sending: End, receiving: End, asked: QueuePairs
+        self, name: str, pair: Pair, ips: tuple[str, str], sending: Any, receiving: Any, asked: QueuePairs
     ) -> None:
         self.name, (self.sender, self.receiver) = name, pair
         self.source, self.destination = (ips[0], sending.number), (ips[1], receiving.number)
         self._sending, self._receiving, self._asked = sending, receiving, asked
         self._ready, self._gate = select.epoll(), _Gate()
         self.send_descriptor, self.receive_descriptor = self._gate.descriptor, self._ready.fileno()
+        for end in (sending, receiving):
+            self._ready.register(end.descriptor, select.EPOLLIN)
+
+    @staticmethod
+    def nic(name: str, ip: str, payload: Any, flows: int, asked: QueuePairs) -> Any:
+        """A host's device, open, for so many flows; see `verbs.Nic`."""
+        return _verbs().Nic(name, ip, payload)
+
+    @staticmethod
+    def ends(sender: Any, receiver: Any, asked: QueuePairs) -> tuple[Any, Any]:
+        """The ends that such a flow needs on two such devices."""
+        raise NotImplementedError
+
+    def _check(self, trouble: str, host: str) -> None:
+        if trouble:
+            raise ConnectionError(f"flow {self.sender} to {self.receiver} has died at {host}: {trouble}")
+
+    def describe(self) -> dict[str, object]:
+        """End points, and where both ends are in the sequence of packets (24 bits)."""
+        asked = self._asked
+        state = {"sender_psn": self._sending.psns()[0], "receiver_psn": self._receiving.psns()[1]}
+        return {
+            "flow": self.name,
+            "sender": self.sender,
+            "receiver": self.receiver,
+            "source": "{}:{}".format(*self.source),
+            "destination": "{}:{}".format(*self.destination),
+            "roce": {"verb": asked.verb, "mtu_bytes": asked.mtu_bytes, "window_bytes": asked.window_bytes, **state},
+        }
+
+    def close(self) -> None:
+        """End both queue pairs."""
+        self._ready.close()
+        self._gate.close()
+        self._sending.close()
+        self._receiving.close()
+
+
+class RoceConnection(Flow):
+    """A flow whose bytes nobody reads; see `base.Connection`."""
+
+    def __init__(
+        self, name: str, pair: Pair, ips: tuple[str, str], sending: End, receiving: End, asked: QueuePairs
+    ) -> None:
+        super().__init__(name, pair, ips, sending, receiving, asked)
         self._ends = {end.descriptor: end for end in (sending, receiving)}
-        for descriptor in self._ends:
-            self._ready.register(descriptor, select.EPOLLIN)
         self._waiting_bytes = self._unacked_bytes = self._message_bytes = 0
         self._posted: deque[int] = deque()
         receiving.post_receives(_DEPTH)
+
+    @staticmethod
+    def ends(sender: Any, receiver: Any, asked: QueuePairs) -> tuple[End, End]:
+        """A receiver is woken by messages, a sender by each acknowledgement."""
+        return sender.end(_DEPTH, solicited=False), receiver.end(_DEPTH, solicited=True)
 
     @property
     def _room_bytes(self) -> int:
@@ -218,61 +265,53 @@ class RoceConnection:
 
     def _take_arrivals(self) -> int:
         """Where it is written, what messages announce; where it is sent, the lengths of the messages themselves."""
-        found = self._receiving.completed()
-        self._check(found, self.receiver)
+        found = self._completed(self._receiving, self.receiver)
         self._receiving.post_receives(len(found))
         return sum(told if self._asked.verb == "write" else length for _, length, told in found)
 
     def _take_acknowledgements(self) -> None:
-        found = self._sending.completed()
-        self._check(found, self.sender)
-        for _ in found:
+        for _ in self._completed(self._sending, self.sender):
             self._unacked_bytes -= self._posted.popleft()
 
-    def _check(self, found: Sequence[Completion], host: str) -> None:
+    def _completed(self, end: End, host: str) -> list[Completion]:
+        found = end.completed()
         for trouble, _, _ in found:
-            if trouble:
-                raise ConnectionError(f"flow {self.sender} to {self.receiver} has died at {host}: {trouble}")
-
-    def describe(self) -> dict[str, object]:
-        """End points, and where both ends are in the sequence of packets (24 bits)."""
-        asked = self._asked
-        state = {"sender_psn": self._sending.psns()[0], "receiver_psn": self._receiving.psns()[1]}
-        return {
-            "flow": self.name,
-            "sender": self.sender,
-            "receiver": self.receiver,
-            "source": "{}:{}".format(*self.source),
-            "destination": "{}:{}".format(*self.destination),
-            "roce": {"verb": asked.verb, "mtu_bytes": asked.mtu_bytes, "window_bytes": asked.window_bytes, **state},
-        }
-
-    def close(self) -> None:
-        """End both queue pairs."""
-        self._ready.close()
-        self._gate.close()
-        self._sending.close()
-        self._receiving.close()
+            self._check(trouble, host)
+        return found
 
 
-@contextmanager
+AnyFlow = TypeVar("AnyFlow", bound=Flow)
+
+
 def connected(
     fabric: Fabric,
     pairs: Sequence[Pair],
     on_connected: Callable[[], None] = lambda: None,
     asked: QueuePairs = QueuePairs(),
-) -> Iterator[list[RoceConnection]]:
-    """One connected pair of queue pairs per (sender, receiver), in order, on hosts that have RDMA devices
-    (`topologies.rdma`); `on_connected` is called when each has been tried.
+) -> AbstractContextManager[list[RoceConnection]]:
+    """Flows whose bytes nobody reads; see `flows`."""
+    return flows(RoceConnection, fabric, pairs, on_connected, asked)
+
+
+@contextmanager
+def flows(
+    kind: type[AnyFlow],
+    fabric: Fabric,
+    pairs: Sequence[Pair],
+    on_connected: Callable[[], None],
+    asked: QueuePairs,
+) -> Iterator[list[AnyFlow]]:
+    """One flow of that kind per (sender, receiver), in order, on hosts that have RDMA devices (`topologies.rdma`);
+    `on_connected` is called when each has been tried.
 
     Flows are named as `patterns.flow_names` says. Raises BadRequest without pyverbs, OSError naming the pair that
     cannot connect.
     """
     with ExitStack() as stack:
-        nics = _nics(fabric, pairs, asked, stack)
+        nics = _nics(kind, fabric, pairs, asked, stack)
         connections = []
         for pair, name in zip(pairs, flow_names(pairs)):
-            connections.append(_connection(name, pair, nics, asked))
+            connections.append(_connection(kind, name, pair, nics, asked))
             stack.callback(connections[-1].close)
             on_connected()
         yield connections
@@ -285,27 +324,28 @@ def _verbs() -> Any:
         raise BadRequest("transport: roce needs pyverbs; allowed: tcp, or the package python3-pyverbs") from error
 
 
-def _nics(fabric: Fabric, pairs: Sequence[Pair], asked: QueuePairs, stack: ExitStack) -> dict[str, Any]:
+def _nics(
+    kind: type[Flow], fabric: Fabric, pairs: Sequence[Pair], asked: QueuePairs, stack: ExitStack
+) -> dict[str, Any]:
     """The opened device of every host that has flows; `stack` closes them."""
-    verbs = _verbs()
-    payload = verbs.Payload(asked.message_bytes)
+    payload = _verbs().Payload(asked.message_bytes)
     stack.callback(payload.close)
     nics = {}
-    for host in dict.fromkeys(host for pair in pairs for host in pair):
+    for host, flows in Counter(host for pair in pairs for host in pair).items():
         with entered(fabric.namespaces[host]):
-            nics[host] = verbs.Nic(device_name(host), fabric.nameToNode[host].IP(), payload)
+            nics[host] = kind.nic(device_name(host), fabric.nameToNode[host].IP(), payload, flows, asked)
         stack.callback(nics[host].close)
     return nics
 
 
-def _connection(name: str, pair: Pair, nics: dict[str, Any], asked: QueuePairs) -> RoceConnection:
+def _connection(kind: type[AnyFlow], name: str, pair: Pair, nics: dict[str, Any], asked: QueuePairs) -> AnyFlow:
     sender, receiver = pair
-    sending, receiving = nics[sender].end(_DEPTH, solicited=False), nics[receiver].end(_DEPTH, solicited=True)
+    sending, receiving = kind.ends(nics[sender], nics[receiver], asked)
     try:
         _shake_hands(sending, receiving, asked)
     except OSError as error:
         raise OSError(error.errno, f"{sender} cannot connect to {receiver}: {error.strerror}") from error
-    return RoceConnection(name, pair, (nics[sender].ip, nics[receiver].ip), sending, receiving, asked)
+    return kind(name, pair, (nics[sender].ip, nics[receiver].ip), sending, receiving, asked)
 
 
 def _shake_hands(sending: End, receiving: End, asked: QueuePairs) -> None:

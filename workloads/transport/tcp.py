@@ -69,7 +69,7 @@ class Steady:
 
 
 class TcpConnection:
-    """An established TCP connection; see `base.Connection`."""
+    """An established TCP connection; see `base.DataConnection`."""
 
     def __init__(
         self, name: str, sender: str, receiver: str, sending: socket.socket, receiving: socket.socket, payload: int
@@ -101,8 +101,24 @@ class TcpConnection:
 
     def receive(self) -> int:
         """Drop what has arrived and say how much it was."""
+        return self._received(_SCRATCH, socket.MSG_TRUNC)
+
+    def put(self, data: memoryview) -> int:
+        """Hand bytes to the kernel, which copies them; 0 when the send buffer is full."""
         try:
-            count = self._receiving.recv_into(_SCRATCH, 0, socket.MSG_TRUNC)
+            return self._sending.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._dead(error) from error
+
+    def take(self, into: memoryview) -> int:
+        """Fill `into`, which is not empty, from the receive buffer."""
+        return self._received(into)
+
+    def _received(self, into: bytearray | memoryview, flags: int = 0) -> int:
+        try:
+            count = self._receiving.recv_into(into, 0, flags)
         except BlockingIOError:
             return 0
         except OSError as error:

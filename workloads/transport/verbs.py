@@ -97,8 +97,7 @@ class Nic:
             stack.callback(self.context.close)
             self.gid_index = self._find_gid()
             self.domain = PD(self.context)
-            access = enums.IBV_ACCESS_LOCAL_WRITE | enums.IBV_ACCESS_REMOTE_WRITE
-            self.region = MR(self.domain, payload.size_bytes, access, address=payload.address)
+            self.region = self.registered(payload.address, payload.size_bytes)
             self._cleanup = stack.pop_all()
 
     def _find_gid(self) -> int:
@@ -106,6 +105,11 @@ class Nic:
             if entry.gid_str() == _gid(self.ip):
                 return int(entry.gid_index)
         raise OSError(f"no GID of {self.ip}")
+
+    def registered(self, address: int, size_bytes: int) -> MR:
+        """Memory that the device may read and its peers may write, until the device is closed."""
+        access = enums.IBV_ACCESS_LOCAL_WRITE | enums.IBV_ACCESS_REMOTE_WRITE
+        return MR(self.domain, size_bytes, access, address=address)
 
     def end(self, depth: int, solicited: bool) -> End:
         """One end of a new connection; see `End`."""
@@ -149,7 +153,9 @@ class End:
         self.nic, self._solicited = nic, solicited
         self._channel, self.descriptor = _channel(nic.context)
         self._queue = CQ(nic.context, 2 * depth, None, self._channel, 0)
-        asked = QPInitAttr(enums.IBV_QPT_RC, scq=self._queue, rcq=self._queue, cap=QPCap(depth, depth, 1, 1))
+        asked = QPInitAttr(
+            enums.IBV_QPT_RC, scq=self._queue, rcq=self._queue, cap=QPCap(depth, depth, 1, 1), sq_sig_all=0
+        )
         self._pair = QP(nic.domain, asked)
         self.number: int = self._pair.qp_num
         self._queue.req_notify(solicited)
@@ -208,14 +214,22 @@ class End:
     def rearm(self) -> None:
         """Take the event that made `descriptor` readable and ask for the next; what has completed is to be looked at
         after that."""
+        self.forget()
+        self.ask()
+
+    def ask(self) -> None:
+        """Ask for an event when something completes from now on."""
+        self._queue.req_notify(self._solicited)
+
+    def forget(self) -> None:
+        """Take the event that made `descriptor` readable."""
         self._channel.get_cq_event(self._queue)
         self._queue.ack_events(1)
-        self._queue.req_notify(self._solicited)
 
     def completed(self) -> list[Completion]:
         """What has completed since the last look, in order."""
         _, found = self._queue.poll(_ALL)
-        return [(_trouble(each.status), each.byte_len, socket.ntohl(each.imm_data)) for each in found]
+        return [(trouble(each.status), each.byte_len, socket.ntohl(each.imm_data)) for each in found]
 
     def psns(self) -> tuple[int, int]:
         """Sequence numbers of the next packet that it sends and of the next that it expects."""
@@ -229,7 +243,7 @@ class End:
         self._channel.close()
 
 
-def _trouble(status: int) -> str:
+def trouble(status: int) -> str:
     """A status in words, as libibverbs has them."""
     if status == enums.IBV_WC_SUCCESS:
         return ""
