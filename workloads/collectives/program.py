@@ -1,8 +1,8 @@
 """What a party of a collective does, as a generator of steps (pure).
 
 Parties are numbered: ranks from 0, helpers (parameter servers) after them. A party has one program or several, which
-run at the same time. A program yields an operation, or a tuple of operations that begin together, and goes on when all of
-them are done: `yield Send(right, mine), Add(left, theirs)`. Between two yields it computes, which takes no time;
+run at the same time. A program yields an operation, or a tuple of operations that begin together, and goes on when all
+of them are done: `yield Send(right, mine), Add(left, theirs)`. Between two yields it computes, which takes no time;
 `yield from` puts programs together.
 
 What one party sends to another on one lane arrives in the order in which it was sent, each message whole: the receiver
@@ -107,7 +107,8 @@ Programs = dict[int, list[Program]]  # party -> what it does, all at the same ti
 @dataclass(frozen=True)
 class World:
     """What a collective is carried out on: `buffers[r]` is rank r's data, all of one length and type, and is where its
-    result will be; all_to_all's is in `outs[r]`. chunk_items: longest message. group: ranks per server (hierarchical).
+    result will be; all_to_all's is in `outs[r]`. chunk_items: longest piece
+    of what is passed on piece by piece. group: ranks per server (hierarchical).
     helpers: the numbers of parameter servers, each with a buffer of its own part of the numbers to add up in.
 
     Lists of blocks are cut as `segments` says: block r of n belongs to rank r.
