@@ -37,7 +37,7 @@ EXPERIMENT = Experiment(
     defaults={
         "workload": "collective",
         "collective": "broadcast",
-        "algorithm": "direct",
+        "algorithm": "tree",  # of two: a message in pieces of `chunk`
         "ranks": 2,
         "sizes": "4KiB-16MiB",
         "mtu": "9000B",
