@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from experiments.keys.collectives import ALGORITHMS
 from experiments.laggards import check_hosts
-from experiments.shape import LEAST_HOSTS, MOST_RATE_BPS, check_rate
+from experiments.shape import LEAST_HOSTS, MOST_NVLINK_RATE_BPS, check_rate
 from experiments.spec import CLUSTER, LAUNCH, Spec, known, refuse
 from topologies.gpu_pod import GPUS_PER_SERVER
 from topologies.profiles import LinkProfile
+from topologies.units import format_bytes
 
 # Collective -> the algorithms that it has, the usual one first.
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -24,9 +25,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "reduce_scatter": ("ring", "halving_doubling", "direct"),
     "all_to_all": ("direct",),
 }
+ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 _RANKED = ("collective", "training", LAUNCH)  # workloads whose hosts are ranks
 _SIZED_OTHERWISE = ("fat_tree", "ring")  # by k, by switches: their places are what there is
 _CLIENTS_PER_EDGE = 25
+LEAST_UPDATE_BYTES = 19_248  # the model that is really trained: 4,810 float32, and two words beside them
 _USUAL_GROUP = 4
 
 
@@ -77,9 +80,19 @@ def with_cluster(spec: Spec) -> Spec:
         check_hosts(key, pairs, spec.host_names)
     for _, rate_bps in spec.slow_links:
         check_rate("slow_link", rate_bps)
+    if spec.topology == "gpu_pod" and spec.transport == "roce" and is_cluster(spec):
+        refuse("transport", "roce is given with topology=gpu_pod, whose NVLinks it does not use", "tcp")
     if spec.workload == "federated":
         return _with_clients(spec)
+    _check_sizes(spec)
     return _with_helper_rate(_with_group(_with_ranks(spec))) if ranked(spec) else spec
+
+
+def _check_sizes(spec: Spec) -> None:
+    """A buffer holds a number at least."""
+    if spec.workload == "collective" and known(spec.sizes_bytes)[0] < ITEM_BYTES[known(spec.dtype)]:
+        least, dtype = ITEM_BYTES[known(spec.dtype)], known(spec.dtype)
+        refuse("sizes", f"{known(spec.sizes_bytes)[0]}B holds no {dtype}", f"{least}B or more with dtype={dtype}")
 
 
 def _with_ranks(spec: Spec) -> Spec:
@@ -107,8 +120,8 @@ def _with_helper_rate(spec: Spec) -> Spec:
     rate_bps = spec.helper_rate_bps
     if rate_bps is None:
         together_bps = spec.rate_bps * known(spec.ranks)
-        rate_bps = spec.rate_bps if spec.algorithm == "parameter_server" else min(together_bps, MOST_RATE_BPS)
-    check_rate("helper_rate", rate_bps)
+        rate_bps = spec.rate_bps if spec.algorithm == "parameter_server" else min(together_bps, MOST_NVLINK_RATE_BPS)
+    check_rate("helper_rate", rate_bps, MOST_NVLINK_RATE_BPS)
     return replace(spec, helper_rate_bps=rate_bps)
 
 
@@ -119,6 +132,13 @@ def _with_clients(spec: Spec) -> Spec:
     _check_number("clients", clients, 2, places, spec)
     if spec.edges and spec.edges > clients:
         refuse("edges", f"{spec.edges} is given with clients={clients}", f"up to {clients}")
+    to_send_bytes = scaled_update_bytes(spec)
+    if to_send_bytes < LEAST_UPDATE_BYTES:
+        refuse(
+            "update, scale",
+            f"{format_bytes(known(spec.update_bytes))} and {spec.scale} are given: {to_send_bytes}B to send",
+            f"{LEAST_UPDATE_BYTES}B or more to send, for the model that is trained has to fit",
+        )
     return replace(spec, clients=clients)
 
 
@@ -134,6 +154,40 @@ def _edges(spec: Spec) -> int | None:
     if spec.aggregation != "hierarchical" or spec.edges is not None:
         return spec.edges
     return math.ceil((known(spec.hosts) - 1) / (_CLIENTS_PER_EDGE + 1))
+
+
+def scaled_update_bytes(spec: Spec) -> int:
+    """A client's update as it is sent, before compression."""
+    return known(spec.update_bytes) // known(spec.scale)
+
+
+def aggregators(spec: Spec) -> dict[str, tuple[str, ...]]:
+    """Federated learning of a resolved spec: the host of each aggregator, the root's h1 first -> those below it.
+
+    With one edge for each leaf, an edge is the first host under its leaf, and those beside it are its clients; else the
+    hosts after the root's are cut into parts of equal size, and the first of each is the edge of the others.
+    """
+    root, *others = spec.host_names[: helpers(spec) + known(spec.clients)]
+    if not spec.edges:
+        return {root: tuple(others)}
+    groups = _racks(spec) if len(_racks(spec)) == spec.edges else _equal_parts(others, spec.edges)
+    return {root: tuple(edge for edge, *_ in groups), **{edge: tuple(clients) for edge, *clients in groups}}
+
+
+def _racks(spec: Spec) -> list[list[str]]:
+    """The hosts that take part under each leaf, but the root's; none where a rack would have an edge alone."""
+    size, hosts = spec.hosts_per_leaf, spec.host_names[: helpers(spec) + known(spec.clients)]
+    if spec.topology != "leaf_spine" or size is None:
+        return []
+    racks = [hosts[max(first, 1) : first + size] for first in range(0, len(hosts), size)]
+    return racks if min(map(len, racks)) > 1 else []
+
+
+def _equal_parts(hosts: list[str], parts: int) -> list[list[str]]:
+    """Whose sizes differ by one at most, the longer ones first."""
+    least, longer = divmod(len(hosts), parts)
+    starts = [number * least + min(number, longer) for number in range(parts + 1)]
+    return [hosts[first:last] for first, last in zip(starts, starts[1:])]
 
 
 def rank_hosts(spec: Spec) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from experiments.keys.key import CLUSTER, LAUNCH, Needs, doing, each, key
-from experiments.kinds import AUTO, COUNT, RATE, SIZE, SIZES, choice, optional
+from experiments.kinds import AUTO, COUNT, COUNT_OR_NONE, RATE, SIZE, SIZES, choice, optional
 
 COLLECTIVES = (
     "all_reduce",
@@ -66,7 +66,7 @@ class CollectiveKeys:
         optional(RATE),
         AUTO,
         "rate of the link of each parameter server (auto: rate) or of the aggregator, which is part of a switch (auto:"
-        " rate x ranks, up to 3.2Tbps)",
+        " rate x ranks, up to 8Tbps)",
         {"algorithm": ("parameter_server", "in_network")},
     )
     group: int | None = key(
@@ -91,13 +91,13 @@ class CollectiveKeys:
         "iterations", optional(COUNT), AUTO, "timed calls of each size", doing("collective"), auto=3
     )
     warmup: int | None = key(
-        "warmup", optional(COUNT), AUTO, "calls of each size before, not timed", doing("collective"), auto=1
+        "warmup", optional(COUNT_OR_NONE), AUTO, "calls of each size before, not timed", doing("collective"), auto=1
     )
     chunk_bytes: int | None = key(
         "chunk",
         optional(SIZE),
         AUTO,
-        "largest message; longer parts follow each other through the algorithm in such pieces",
+        "longest message of trees, chains, parameter servers and between servers: longer parts go piece by piece",
         doing("collective", "training"),
         auto="256KiB",
     )

@@ -16,7 +16,7 @@ class FederatedKeys:
         "clients",
         optional(COUNT),
         AUTO,
-        "hosts that train; h1 is the root, edge aggregators follow it, then clients; auto: all others",
+        "hosts that train; h1 is the root, and each edge aggregator stands before its clients; auto: all others",
         doing("federated"),
     )
     aggregation: str | None = key(
@@ -33,6 +33,14 @@ class FederatedKeys:
         AUTO,
         "edge aggregators; auto: one for 25 clients",
         {"aggregation": ("hierarchical",)},
+    )
+    edge_rounds: int | None = key(
+        "edge_rounds",
+        optional(COUNT),
+        AUTO,
+        "how often an edge trains its clients and averages in a round, before it sends to the root (Liu et al. 2020)",
+        {"aggregation": ("hierarchical",)},
+        auto=1,
     )
     update_bytes: int | None = key(
         "update",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from experiments.keys.key import LAUNCH, doing, key
-from experiments.kinds import AUTO, TEXT, choice, optional
+from experiments.kinds import AUTO, OFF, SPAN, TEXT, choice, off_or, optional
 
 
 @dataclass(frozen=True)
@@ -23,4 +23,7 @@ class LaunchKeys:
         "who starts it: we, on every host, or mpirun, which we start on h1 with the list of hosts",
         doing(LAUNCH),
         auto="ranks",
+    )
+    timeout_ns: int = key(
+        "timeout", off_or(SPAN), OFF, "virtual time after which ranks that still run are ended", doing(LAUNCH)
     )

@@ -197,7 +197,8 @@ RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
         ),
         (
             {"workload": "pings", "rounds": 7},
-            "rounds: 7 is given with workload=pings; allowed: with workload=incast or permutation or all_to_all or federated",
+            "rounds: 7 is given with workload=pings; allowed: with workload=incast or permutation or all_to_all or"
+            " federated",
         ),
         ({"flows": 7}, "flows: 7 is given with workload=incast; allowed: with workload=datagrams"),
         (
@@ -452,7 +453,16 @@ def test_every_topology_runs_every_workload_and_resolves_to_itself(topology: str
     }
     still_open = {name for name in applying if spec.as_text()[name] == "auto"}
     assert still_open <= {"kmin", "kmax", "pmax", *(["leaves"] if topology == "gpu_pod" else [])}
-    apart = {"bytes", "rounds", "jitter", "transport", "allow_loss"}  # which have a value even where they do not apply
+    apart = {
+        "bytes",
+        "rounds",
+        "jitter",
+        "transport",
+        "allow_loss",
+        "slow_link",
+        "lossy_link",
+        "timeout",
+    }  # which have a value even where they do not apply
     assert all(spec.as_text()[name] == "auto" for name in set(keys_of_spec()) - applying - apart)
 
 
@@ -539,7 +549,7 @@ def test_ranks_that_cannot_be_are_refused(keys: dict[str, Any], line: str) -> No
 def test_helpers_have_links_of_their_own() -> None:
     aggregator = resolve(workload="collective", ranks=4, algorithm="in_network", rate="100Gbps")
     assert {host: link.rate_bps for host, link in cluster.own_links(aggregator).items()} == {"h5": 400 * 10**9}
-    assert resolve(workload="collective", ranks=64, algorithm="in_network").helper_rate_bps == 3200 * 10**9
+    assert resolve(workload="collective", ranks=64, algorithm="in_network").helper_rate_bps == 8000 * 10**9
     slow = resolve(workload="training", ranks=4, slow_link="h2:1Gbps", lossy_link="h2:0.5,h3:0.1")
     assert {host: (link.rate_bps, link.loss) for host, link in cluster.own_links(slow).items()} == {
         "h2": (10**9, 0.5),

@@ -125,7 +125,8 @@ LINK = "over a link of 400Gbps and 500ns"
         (
             {"traffic_class": "lossless", "workload": "pings"},
             "traffic_class: lossless is given with workload=pings;"
-            " allowed: with workload=incast or permutation or all_to_all or long_flows or collective or training or federated or launch",
+            " allowed: with workload=incast or permutation or all_to_all or"
+            " long_flows or collective or training or federated or launch",
         ),
         (
             {"traffic_class": "lossless", "queue": "red"},

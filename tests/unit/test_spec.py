@@ -122,7 +122,7 @@ REFUSED: dict[str, list[Any]] = {
     "sizes": ["0B", "1", "1KB-", "4KB-1KB,", "1KB;2KB", "-1KB", 5],
     "dtype": ["float64", "int"],
     "iterations": ["0", "-1"],
-    "warmup": ["0", "-1"],
+    "warmup": ["-1", "few"],
     "chunk": ["0B", "256"],
     "host_cost": ["udp", "on"],
     "parallelism": ["expert", "zero"],
@@ -150,6 +150,8 @@ REFUSED: dict[str, list[Any]] = {
     "command": ["", " ", "a\nb", 5],
     "directory": ["", "\t"],
     "starter": ["ssh", True],
+    "timeout": ["0s", "5", 5, "-1s"],
+    "edge_rounds": ["0", 1.5],
 }
 NOTHING: list[Any] = ["", " ", [], {}, object]
 
@@ -380,6 +382,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "command": st.sampled_from(["python train.py --lr 0.1", "true", "auto"]),
     "directory": st.sampled_from(["/tmp", ".", "auto"]),
     "starter": st.sampled_from(["ranks", "mpirun", "auto"]),
+    "timeout": _quantities(["ms", "s"], 1) | st.sampled_from(["off", False]),
+    "edge_rounds": COUNTS,
     "openflow": st.sampled_from(["1.5", "1.3", 1.5, "auto"]),
     "capture": st.sampled_from(["off", "hot", "all", False]),
     "telemetry": SWITCHES,
