@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments import bench_lossless, fast08, limits, rundir, screen
+from experiments import bench_collectives, bench_lossless, fast08, limits, rundir, screen
 from experiments.bench_fabrics import REACHED
 from experiments.bench_fabrics import measure as fabrics_measure
 from experiments.bench_mininet import measure as mininet_measure
@@ -257,6 +257,33 @@ def bench_dcqcn(kernel: Kernel) -> list[Figure]:
     return figures
 
 
+def bench_allreduce(kernel: Kernel) -> list[Figure]:
+    """All-reduces beside the line and the model, the aggregator's bytes, and how long large ones take to run."""
+    ring, setting = bench_collectives.ring_speed(_setting(kernel)), _setting(kernel)
+    off = tuple(abs(each - 1) * 100 for each in ring.of_model)
+    ratio = bench_collectives.in_network_ratio(setting)
+    figures = [
+        Figure("ring, 16 hosts, 64 MiB: busbw", (ring.share * 100,), "% of the line", "at least 85 %", _at_least(85)),
+        Figure("off the model, 1 to 64 MiB, worst size", (max(off),), "%", "at most 10 %", _at_most(10)),
+        Figure("in-network over ring: a worker's bytes, 64 ranks", (ratio,), "", "at most 0.5", _at_most(0.5)),
+    ]
+    for name, measure in (
+        ("all-reduce, 64 ranks x 16 MiB", bench_collectives.many_ranks_wall_s),
+        ("federated, 200 clients, one round", bench_collectives.many_clients_wall_s),
+    ):
+        figures.append(Figure(f"{name}: wall time", (measure(setting),), "s", "under 60 s", _at_most(60)))
+    return figures
+
+
+def bench_launch(kernel: Kernel) -> list[Figure]:
+    """PyTorch as it is, over gloo."""
+    if not bench_collectives.has_torch():
+        screen.say("bench: /usr/bin/python3 has no PyTorch (`./provision.sh examples`): nothing to measure")
+        return []
+    busbw_gbps = bench_collectives.gloo_busbw_bps(_setting(kernel)) / 1e9
+    return [Figure("gloo, 4 ranks, 16 MiB: busbw", (busbw_gbps,), "Gb/s", "at least 80 of 100", _at_least(80))]
+
+
 def _below(limit: float) -> Callable[[float], bool]:
     return lambda value: 0 <= value < limit
 
@@ -392,5 +419,7 @@ _BENCHES: dict[str, Callable[[Kernel], list[Figure]]] = {
     "pause": bench_pause,
     "dctcp": bench_dctcp,
     "dcqcn": bench_dcqcn,
+    "collectives": bench_allreduce,
+    "launch": bench_launch,
     "fast08": bench_fast08,
 }

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow.parquet
 
 from analysis import shares
 from analysis.run import Run
 from experiments import dcqcn_convergence, limits, rundir
+from experiments.bench_run import bench_run
 from experiments.catalog import plan
-from experiments.runner import Setting, Task, run_all, run_task
-from experiments.spec import Spec, known, parse
+from experiments.runner import Setting, Task, run_all
+from experiments.spec import Spec, known
 from lab.boot import Stop
 
 _SETTLED_NS = 100_000_000  # two flows of DCTCP have found their share by then
@@ -38,7 +35,7 @@ def roce_speed(setting: Setting) -> RoceSpeed:
     """A queue pair sends packets of 4 KB at 100 Gb/s: what arrives, and how long the machine takes for it."""
     size_bytes = _ROCE_PACKETS * 4096
     keys = {"transport": "roce", "senders": 1, "rate": "100Gbps", "mtu": "4200B", "delay": "1us", "rounds": 1}
-    done = _run({**keys, "bytes": f"{size_bytes}B", "capture": "off", "telemetry": "off"}, setting)
+    done = bench_run({**keys, "bytes": f"{size_bytes}B", "capture": "off", "telemetry": "off"}, setting)
     (took,) = done.measured["rounds"]
     share = size_bytes * 8e9 / (took["end_ns"] - took["start_ns"]) / done.spec.rate_bps
     return RoceSpeed(share, _ROCE_PACKETS / done.wall["rounds_s"])
@@ -55,7 +52,7 @@ def dctcp_queue_packets(setting: Setting) -> tuple[float, float, float]:
         "kmax": f"{_DCTCP_K_PACKETS * frame_bytes}B",
     }
     traffic = {"traffic": "h2>h1@0us,h3>h1@37us", "duration": "500ms", "capture": "off"}
-    done = _run({**keys, **marks, **traffic}, setting)
+    done = bench_run({**keys, **marks, **traffic}, setting)
     settled = done.queue_packets[done.queue_times_ns > done.queue_times_ns[0] + _SETTLED_NS]
     median, most_of_the_time = np.percentile(settled, (50, 95))
     return float(median), float(most_of_the_time), float(settled.max())
@@ -64,7 +61,7 @@ def dctcp_queue_packets(setting: Setting) -> tuple[float, float, float]:
 def pause_reactions_ns(setting: Setting) -> tuple[list[int], Spec]:
     """From XOFF until each neighbour is held, over all pauses of an incast; and the spec that it was."""
     keys = {"transport": "roce", "pfc": "on", "rate": "100Gbps", "mtu": "4200B", "senders": _PAUSED_SENDERS}
-    done = _run(
+    done = bench_run(
         {**keys, "buffer": "120KB", "bytes": "1MiB", "rounds": 1, "capture": "off", "telemetry": "off"}, setting
     )
     sent: dict[str, int] = {}
@@ -107,38 +104,6 @@ def _settled(run: Run) -> Settled:
     share, jain, queue = shares.line_share(run), shares.fairness(run), shares.queue(run)
     pauses, kmax_bytes = shares.unpaused(run).measured, run.parameters.kmax_bytes
     return Settled(known(share), known(jain), known(queue).p99_bytes, int(pauses or 0), known(kmax_bytes))
-
-
-@dataclass(frozen=True)
-class _Done:
-    """What one run has left behind."""
-
-    spec: Spec
-    measured: dict[str, Any]
-    wall: dict[str, float]
-    queue_times_ns: Any
-    queue_packets: Any
-    pauses: list[tuple[int, str, str]]
-
-
-def _run(keys: Mapping[str, Any], setting: Setting) -> _Done:
-    spec = limits.resolve(parse(keys, Spec()))
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        run_task(Task("bench", spec, folder, "bench"), setting, Stop())
-        queue, pauses = (_columns(folder / "telemetry" / name) for name in ("queue.parquet", "pauses.parquet"))
-        return _Done(
-            spec,
-            json.loads((folder / "measured.json").read_text()),
-            json.loads((folder / "provenance.json").read_text())["wall"],
-            np.array(queue.get("time_ns", [])),
-            np.array(queue.get("queue_packets", [])),
-            list(zip(*(pauses.get(name, []) for name in ("time_ns", "port", "event")))),
-        )
-
-
-def _columns(file: Path) -> dict[str, list[Any]]:
-    return pyarrow.parquet.read_table(file).to_pydict() if file.exists() else {}
 
 
 def reaction_bound_ns(spec: Spec) -> int:

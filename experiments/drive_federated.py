@@ -8,16 +8,15 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from controller.loop import Loop
-from experiments import limits
 from experiments.cluster import aggregators, scaled_update_bytes
 from experiments.connections import data_connected, patience_s
+from experiments.parties import processors as processors_of
 from experiments.playing import LEAD_NS, Run, surroundings
 from experiments.spec import Spec, known
 from workloads.collectives.executor import Executor
 from workloads.federated import Federation
 from workloads.federated_plan import Plan
 from workloads.federated_updates import ALPHA, BATCH, EPOCHS, LEARNING_RATE, PARAMETERS, Scheme
-from workloads.host_cost import COSTS, Processor
 from workloads.rounds import Round
 from workloads.transport.base import DataConnection
 
@@ -27,7 +26,7 @@ def federated(run: Run) -> None:
     spec, facts = run.stage.spec, run.facts
     plan = plan_of(spec)
     facts["federated"] = _told(plan)
-    processors = _processors(spec, len(plan.names))
+    processors = processors_of(spec, len(plan.names))
     with Loop() as loop, _connected(run, plan) as connections:
         federation = Federation(plan, loop.woken_ns, lambda entry: _note(run, entry))
         facts.update(rounds=[], fl_rounds=federation.diary.rounds)
@@ -81,14 +80,6 @@ def _told(plan: Plan) -> dict[str, Any]:
         "batch": BATCH,
         "learning_rate": LEARNING_RATE,
     }
-
-
-def _processors(spec: Spec, parties: int) -> dict[int, Processor]:
-    """A processor for each party, none where messages cost nothing."""
-    if known(spec.host_cost) == "none":
-        return {}
-    packet_bytes = spec.roce_mtu_bytes or limits.segment_bytes(spec)
-    return {party: Processor(COSTS[known(spec.host_cost)], packet_bytes) for party in range(parties)}
 
 
 def _connected(run: Run, plan: Plan) -> AbstractContextManager[Sequence[DataConnection]]:

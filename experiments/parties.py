@@ -59,13 +59,13 @@ def server_numbers(spec: Spec) -> tuple[int, ...]:
     return () if spec.algorithm == "in_network" else tuple(range(known(spec.ranks), len(hosts_of(spec))))
 
 
-def processors(spec: Spec) -> dict[int, Processor]:
-    """A processor for each party, none where messages cost nothing."""
+def processors(spec: Spec, parties: int) -> dict[int, Processor]:
+    """A processor for each of `parties`, none where messages cost nothing."""
     if spec.host_cost in (None, "none"):
         return {}
     packet_bytes = spec.roce_mtu_bytes or limits.segment_bytes(spec)
     cost = COSTS[known(spec.host_cost)]
-    return {party: Processor(cost, packet_bytes) for party in range(len(hosts_of(spec)))}
+    return {party: Processor(cost, packet_bytes) for party in range(parties)}
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def gathered(stage: Stage, channels: Sequence[Channel]) -> Iterator[Parties]:
         loop = stack.enter_context(Loop())
         connections = stack.enter_context(data_connected(stage, pairs))
         aggregator = stack.enter_context(_aggregator(stage, loop)) if spec.algorithm == "in_network" else None
-        charged = processors(spec)
+        charged = processors(spec, len(hosts))
         by_channel = dict(zip(channels, connections))
         executor = Executor(by_channel, loop, patience_s(spec), charged, aggregator)
         yield Parties(hosts, connections, loop, stack.enter_context(executor), charged, aggregator)

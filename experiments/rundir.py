@@ -109,6 +109,11 @@ def write_fabric(folder: Path, document: dict[str, Any]) -> None:
     (folder / "fabric.json").write_text(json.dumps(document) + "\n")
 
 
+def write_host(folder: Path, document: dict[str, Any]) -> None:
+    """host.json: what an experiment measured on this machine itself, on the real clock."""
+    (folder / "host.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
 def read_spec(folder: Path) -> Spec:
     """The spec that `write_spec` wrote."""
     values = yaml.safe_load((folder / "spec.yaml").read_text())

@@ -168,7 +168,11 @@ def unfit(spec: Spec) -> tuple[Unfit, ...]:
     whole = decided(spec)
     return tuple(
         Unfit(
-            name, as_typed(item.metadata["kind"].format(getattr(spec, item.name))), other, getattr(whole, other), needed
+            name,
+            as_typed(item.metadata["kind"].format(getattr(spec, item.name))),
+            other,
+            AUTO if getattr(whole, other) is None else getattr(whole, other),
+            needed,
         )
         for name, item in keys().items()
         if getattr(spec, item.name) != item.default

@@ -81,7 +81,7 @@ def test_an_aggregator_is_no_party_that_serves() -> None:
 @pytest.mark.parametrize(("cost", "count"), [("none", 0), ("tcp", 5), ("rdma", 5)])
 def test_every_party_has_a_processor_where_messages_cost_something(cost: str, count: int) -> None:
     spec = resolved(ranks=3, algorithm="parameter_server", shards=2, host_cost=cost)
-    assert list(parties.processors(spec)) == list(range(count))
+    assert list(parties.processors(spec, len(parties.hosts_of(spec)))) == list(range(count))
 
 
 def test_connections_are_those_that_the_collective_uses() -> None:
