@@ -1,7 +1,7 @@
 # Each target sets up what it needs and can be run again at any time, by any user who can read this folder:
 # lint and tests keep no cache here, as one user's cache stops another's mypy.
 .NOTPARALLEL:
-.PHONY: help setup packages environment kernel demo test lint bench clean
+.PHONY: help setup packages environment kernel examples demo test lint bench clean
 
 PYTHON = $(shell /usr/bin/python3 lab/cache.py)
 
@@ -10,7 +10,7 @@ help:  ## show this list
 
 setup: packages environment kernel  ## packages, Python environment, lab kernel: what is missing of them
 
-packages environment:
+packages environment examples:
 	@./provision.sh $@
 
 kernel: packages environment  ## build the lab kernel (once, about ten minutes of one core)
@@ -19,7 +19,7 @@ kernel: packages environment  ## build the lab kernel (once, about ten minutes o
 demo: setup  ## set up, run the incast experiments, write a report
 	./run_experiment demo
 
-test: setup lint  ## set up, lint, run every test
+test: setup examples lint  ## set up, also what the examples run on, lint, run every test
 	$(PYTHON) -m pytest -p no:cacheprovider
 
 lint: packages environment  ## ruff and mypy

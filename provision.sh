@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sets a machine up for fabriclab. Usage: provision.sh [packages] [environment] [kernel]; by default all three.
+# Sets a machine up for fabriclab. Usage: provision.sh [packages] [environment] [kernel] [examples]; by default the
+# first three. What examples/ runs on is optional: tests without it are skipped.
 # A step that is done already is skipped. The Makefile and the Vagrantfile both use this script.
 set -eu
 
@@ -13,6 +14,8 @@ needed=(
     gcc make flex bison bc libelf-dev xz-utils patch                        # what builds the lab kernel
     python3 python3-dev python3-venv                                        # what builds the environment
 )
+
+optional=(python3-torch python3-mpi4py openmpi-bin)  # what examples/ runs on, beside the above
 
 scratch=()
 trap 'rm -rf "${scratch[@]}"' EXIT
@@ -127,12 +130,41 @@ pip() {
 
 kernel() { "$here/run_experiment" kernel build; }
 
+# Nothing here is a failure: who cannot have a package does without.
+examples() {
+    local missing=() package
+    for package in "${optional[@]}"; do
+        installed "$package" || missing+=("$package")
+    done
+    if [ ${#missing[@]} = 0 ]; then
+        echo "examples: all ${#optional[@]} packages are installed already"
+    else
+        (install_listed "${missing[@]}") || echo "examples: done without ${missing[*]} (the reason is above)"
+    fi
+}
+
+# Those of the packages that the package lists have.
+install_listed() {
+    local listed=() package
+    trap 'rm -rf "${scratch[@]}"' EXIT # a subshell has its own
+    choose_root "$@"
+    apt-cache show "$@" >/dev/null 2>&1 || apt update || true
+    for package; do
+        if apt-cache show "$package" >/dev/null 2>&1; then
+            listed+=("$package")
+        else
+            echo "examples: $package is in no package list of this machine: left out"
+        fi
+    done
+    [ ${#listed[@]} = 0 ] || install "${listed[@]}"
+}
+
 [ $# -gt 0 ] || set -- packages environment kernel
 for step; do
     case $step in
-        packages | environment | kernel) ;;
+        packages | environment | kernel | examples) ;;
         *)
-            printf 'provision.sh: %s is no step: packages, environment and kernel are\n' "$step" >&2
+            printf 'provision.sh: %s is no step: packages, environment and kernel are, and examples\n' "$step" >&2
             exit 2
             ;;
     esac

@@ -26,6 +26,8 @@ _TOOLS = {
     "tcpdump": "tcpdump",
     "mnexec": "mininet",
     "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "chrt": "util-linux",
     "ip": "iproute2",
     "ping": "iputils-ping",
 }

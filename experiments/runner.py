@@ -14,7 +14,8 @@ from typing import Any, Callable
 
 from controller.policy import FRAMEWORK_VARIABLE, FRAMEWORKS
 from experiments import fabrics, limits, records, rundir
-from experiments.spec import Spec, known
+from experiments.launch import STALL_S, carried
+from experiments.spec import LAUNCH, Spec, known
 from lab.boot import Job, Outcome, Stop
 from lab.boot import run as boot
 from lab.kernel import Kernel
@@ -29,6 +30,11 @@ _STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"} if sys.version_info <
 
 # An error of execve: its file is the name of a program, without a folder.
 _MISSING_TOOL = re.compile(r"\[Errno (2|13)\] .*: '[\w.-]+'$")
+
+_STALLED = (
+    "no virtual progress in {:g} s of wall time: the program computes for longer, or polls without resting, which stops"
+    " virtual time (docs/launch.md); --stall SECONDS allows more"
+)
 
 _TOLD_TOOLS = ("openvswitch", "openflow_framework")  # the lab tells their versions
 
@@ -48,12 +54,13 @@ class Task:
 @dataclass(frozen=True)
 class Setting:
     """What all tasks of a call share: the kernel, the clock ("virtual" or "real"), the command line that asked,
-    the wall-clock limit."""
+    the wall-clock limits of a run, and of a launched program that makes no virtual progress."""
 
     kernel: Kernel
     clock: str
     command: tuple[str, ...]
     watchdog_s: float = WATCHDOG_S
+    stall_s: float = STALL_S
 
 
 class RunFailed(RuntimeError):
@@ -135,12 +142,13 @@ def _job(task: Task, setting: Setting) -> Job:
     return Job(
         argv=(sys.executable, "-m", "experiments.guest", str(task.folder)),
         results=task.folder,
-        env=guest_environment(),
+        env=guest_environment() | (carried(os.environ) if task.spec.workload == LAUNCH else {}),
         cwd=rundir.ROOT,
         memory_bytes=limits.memory_bytes(task.spec),
         seed=task.spec.seed,
         clock=setting.clock,
         watchdog_s=setting.watchdog_s,
+        stall_s=setting.stall_s,
     )
 
 
@@ -159,6 +167,7 @@ def _explain(task: Task, setting: Setting, outcome: Outcome, errors: str) -> str
     lines = [line for line in (*outcome.kernel_log, *errors.splitlines()) if line.strip()]
     reason = {
         "watchdog": f"no end after {setting.watchdog_s:g} s of wall time",
+        "stalled": _STALLED.format(setting.stall_s),
         "interrupted": "interrupted",
         "died": f"the lab kernel died: {lines[-1] if lines else 'without a word'}",
     }.get(outcome.ended_as, lines[-1] if lines else f"exit status {outcome.status}")

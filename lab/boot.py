@@ -57,7 +57,9 @@ class Job:
 
     memory_bytes: the guest's memory, touched lazily. seed: what all its entropy derives from. clock: "virtual"
     (time-travel=inf-cpu) or "real". watchdog_s: wall-clock limit, after which the command is interrupted.
-    interactive: the command's terminal is ours.
+    stall_s: wall-clock limit between a "beat" of the command and its next event, of whatever kind: a command that
+    beats at virtual intervals is interrupted when virtual time stands still. interactive: the command's terminal is
+    ours.
     """
 
     argv: tuple[str, ...]
@@ -68,13 +70,14 @@ class Job:
     seed: int = 1
     clock: str = "virtual"
     watchdog_s: float = 600.0
+    stall_s: float | None = None
     interactive: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: its exit status, "done" | "failed" | "interrupted" | "watchdog" | "died", wall seconds
-    from boot, last kernel lines."""
+    """How a job ended: its exit status, "done" | "failed" | "interrupted" | "watchdog" | "stalled" | "died",
+    wall seconds from boot, last kernel lines."""
 
     status: int
     ended_as: str
@@ -173,6 +176,7 @@ class _Session:
         self.status: int | None = None
         self.ended_as = "died"
         self.partial_line = b""
+        self.beat_s: float | None = None
         self.memory = memory_folder(job.memory_bytes)
         self.pipes = _Pipes()
         self.started_s = time.monotonic()
@@ -221,8 +225,8 @@ class _Session:
         )
 
     def _pump(self, process: subprocess.Popen[bytes], control: Path) -> None:
-        """Serve the pipes until the kernel has closed them all, or the grace is over that a stop and the watchdog
-        give."""
+        """Serve the pipes until the kernel has closed them all, or the grace is over that a stop, the watchdog and a
+        stall give."""
         self.pipes.close_child_ends()
         handlers = {
             self.pipes.stdout[0]: self._copy(0),
@@ -235,12 +239,7 @@ class _Session:
             for descriptor in (*handlers, self.stop.descriptor):
                 selector.register(descriptor, selectors.EVENT_READ)
             while handlers:
-                ready = selector.select(max(0.0, deadline_s - time.monotonic()))
-                if time.monotonic() >= deadline_s:  # also while output floods in
-                    if self.ended_as != "died":
-                        return
-                    deadline_s = self._ask_to_stop("watchdog")
-                for key, _ in ready:
+                for key, _ in selector.select(max(0.0, self._limit(deadline_s)[0] - time.monotonic())):
                     if key.fd == self.stop.descriptor:
                         deadline_s = self._ask_to_stop("interrupted")
                         selector.unregister(key.fd)
@@ -249,7 +248,18 @@ class _Session:
                     else:
                         selector.unregister(key.fd)
                         del handlers[key.fd]
+                limit_s, reason = self._limit(deadline_s)
+                if handlers and time.monotonic() >= limit_s:  # also while output floods in
+                    if self.ended_as != "died":
+                        return
+                    deadline_s = self._ask_to_stop(reason)
         process.wait()
+
+    def _limit(self, deadline_s: float) -> tuple[float, str]:
+        """Until when the command may go on as things are, and what it ends as then."""
+        if self.ended_as == "died" and self.beat_s is not None and self.job.stall_s is not None:
+            return min((deadline_s, "watchdog"), (self.beat_s + self.job.stall_s, "stalled"))
+        return deadline_s, "watchdog"
 
     def _ask_to_stop(self, ended_as: str) -> float:
         """Have the command interrupted; returns until when it may take to keep what it has."""
@@ -272,6 +282,7 @@ class _Session:
         *lines, self.partial_line = (self.partial_line + data).split(b"\n")
         wall_s = time.monotonic() - self.started_s
         for event in map(json.loads, filter(None, lines)):
+            self.beat_s = time.monotonic() if event["event"] == "beat" else None
             if event["event"] == "booted":
                 shutil.rmtree(control, ignore_errors=True)  # the kernel has read it: a killed run leaves nothing
                 if self.ended_as != "died":

@@ -128,6 +128,36 @@ def test_the_watchdog_bites_while_output_floods_in(places: Path, monkeypatch: py
     assert len(out.getvalue()) > 10_000
 
 
+def test_a_command_that_stops_beating_is_stalled(places: Path) -> None:
+    text = """echo '{"event": "beat"}' >&4; read order <&3; echo "{\\"event\\": \\"exit\\", \\"status\\": 7}" >&4"""
+    outcome, events, *_ = booted(places, text, stall_s=0.3)
+    assert (outcome.status, outcome.ended_as) == (7, "stalled")
+    assert [event["event"] for event in events] == ["beat", "exit"]
+
+
+def test_a_stalled_command_that_does_not_listen_is_killed(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boot, "_STOP_GRACE_S", 0.3)
+    outcome, *_ = booted(places, """echo '{"event": "beat"}' >&4; exec sleep 60""", stall_s=0.3)
+    assert outcome.ended_as == "stalled"
+    assert outcome.wall_s < 5
+
+
+BEATS = """for beat in 1 2 3 4 5 6; do echo '{"event": "beat"}' >&4; sleep 0.2; done"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BEATS,  # for longer than it may stand still in all
+        """echo '{"event": "beat"}' >&4; echo '{"event": "phase"}' >&4; sleep 0.8""",  # the beats are over
+        "sleep 0.8",  # it has never begun to beat
+    ],
+)
+def test_only_a_beat_that_is_missed_is_a_stall(places: Path, text: str) -> None:
+    outcome, *_ = booted(places, text + """; echo '{"event": "exit", "status": 0}' >&4""", stall_s=0.6)
+    assert outcome.ended_as == "done"
+
+
 def test_the_job_is_as_asked(places: Path) -> None:
     (places / "link").symlink_to(places)
     job = Job(("a", "b c"), places / "link", {"X": "1"}, Path("/usr"), interactive=True)
