@@ -31,3 +31,12 @@ class Column:
     def cell(self, row: Mapping[str, Any]) -> str:
         """The row's value in words."""
         return self.form(row.get(self.key))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one run under columns, with a title."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: list[dict[str, Any]]

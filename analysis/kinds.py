@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Callable, Protocol, cast
 
-from analysis.columns import Column
+from analysis.columns import Column, Table
 from analysis.markup import Html
 from analysis.run import Run
 from analysis.style import Drawn
@@ -98,6 +98,14 @@ _KINDS_OF_EXPERIMENTS = {
     ("training_breakdown", "training"): "training_breakdown",
     ("parallelism", "training"): "parallelism",
 }
+
+
+def table_of(run: Run) -> Table | None:
+    """The table that the run's workload is known for (`own_table` of its kind, which most do not have), for the
+    terminal; None without one, or without a row."""
+    make: Callable[[Run], Table] | None = getattr(kind_of(run), "own_table", None)
+    made = None if make is None else make(run)
+    return made if made is not None and made.rows else None
 
 
 def kind_of(run: Run) -> Kind:

@@ -59,10 +59,12 @@ def data_packets(run: Run) -> int | None:
 
 
 def _roce_packets(run: Run) -> int | None:
-    """What soft-RoCE sent on the hosts that send, acknowledgements among it where these receive as well."""
+    """What soft-RoCE sent on the hosts that send, acknowledgements among it where these receive as well; on all hosts
+    where the workload has no flows of its own."""
     if run.roce_counters is None:
         return None
-    return sum(told.get("sent_pkts", 0) for host, told in run.roce_counters.items() if host in run.senders)
+    hosts = run.senders if "flows" in run.measured else run.roce_counters
+    return sum(told.get("sent_pkts", 0) for host, told in run.roce_counters.items() if host in hosts)
 
 
 def retransmits(run: Run) -> int | None:

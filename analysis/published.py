@@ -21,7 +21,8 @@ _HEADS = ("run", "what", "published", "by", "modelled here", "measured here", "t
 class Compared:
     """One published figure beside ours, values in words.
 
-    holds: whether ours is within the tolerance, None where there is none of ours; `reason` is told where it is not.
+    holds: whether ours is within the tolerance, None where there is none of ours; `reason` is told where it is not;
+    `assumption`: what the published figure needs, where ours is within the tolerance under that alone.
     """
 
     label: str
@@ -33,13 +34,16 @@ class Compared:
     tolerance: str
     holds: bool | None
     reason: str = ""
+    assumption: str = ""
 
     @property
     def verdict(self) -> str:
         """Whether the published figure is reproduced, in words."""
         if self.holds is None:
             return NOT_PROVEN
-        return REPRODUCED if self.holds else f"not reproduced: {self.reason or f'{self.measured} is measured'}"
+        if self.holds:
+            return f"{REPRODUCED} if {self.assumption}" if self.assumption else REPRODUCED
+        return f"not reproduced: {self.reason or f'{self.measured} is measured'}"
 
 
 def published_table(rows: Iterable[Compared]) -> Html:

@@ -31,7 +31,8 @@ def cases(run: Run) -> Html:
     points = [row for row in others if is_sweep_point(row["label"])]
     kind = kind_of(run)
     shown = _table(kind, main, [main, *beside]) if beside else ""
-    swept = f"<summary>Sweep over senders: {text.counted(len(points), 'run')}</summary>\n{_table(kind, main, points)}"
+    over = "ranks" if "ranks" in main else "senders"
+    swept = f"<summary>Sweep over {over}: {text.counted(len(points), 'run')}</summary>\n{_table(kind, main, points)}"
     folded = f"<details>{swept}</details>" if points else ""
     soft = f'<p class="soft">main is this run{_off_page(kind, main)}.</p>'
     return Html(f"<h2>Comparison</h2>\n{soft}\n{shown}\n{folded}" if others else "")

@@ -151,7 +151,9 @@ class Run:
 
     @cached_property
     def senders(self) -> tuple[str, ...]:
-        """The hosts that send the measured flows."""
+        """The hosts that send the measured flows; none where the workload has no flows of its own."""
+        if self.workload not in (*_FLOW_WORKLOADS, _LONG_FLOWS) and "flows" not in self.measured:
+            return ()
         return tuple(dict.fromkeys(entry["sender"] for entry in self.entries("flows", _FLOW_KEYS)))
 
     @cached_property
@@ -166,8 +168,8 @@ class Run:
 
     @cached_property
     def stalls(self) -> list[Stall]:
-        """Every stall within the rounds, in order of time."""
-        if not self.rounds:
+        """Every stall of the measured flows within the rounds, in order of time."""
+        if not self.rounds or not self.flows:
             return []
         if not self.parameters.is_roce:
             return stalls(self.tcp_flows, self.rounds, self.recovery)

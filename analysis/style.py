@@ -47,6 +47,14 @@ _LOOKS = {
     "RoCE dcqcn": Look("#999933", "d"),
     "RoCE PFC + dctcp": Look("#CC6677", "3"),
     "RoCE PFC + dcqcn": Look("#44AADD", "*"),
+    # Algorithms of collectives, which stand beside each other and not beside cures of congestion.
+    "ring": Look("#0072B2", "o"),
+    "tree": Look("#009E73", "^"),
+    "halving_doubling": Look("#CC79A7", "D"),
+    "hierarchical": Look("#E69F00", "s"),
+    "parameter_server": Look("#D55E00", "v"),
+    "in_network": Look("#332288", "P"),
+    "direct": Look("#7F7F7F", "X"),
 }
 _OTHER_LOOKS = (Look("#E69F00", "v"), Look("#56B4E9", "P"), Look("#7F7F7F", "X"), Look("#8C564B", "h"))
 

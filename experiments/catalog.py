@@ -69,6 +69,17 @@ _MODULES = (
     "dcqcn_convergence",
     "headroom",
     "control_latency",
+    "collectives",
+    "launch",
+    "cpu_overhead",
+    "compression",
+    "training_breakdown",
+    "parallelism",
+    "straggler",
+    "overlap",
+    "allreduce_scaling",
+    "hierarchy",
+    "federated",
 )
 
 

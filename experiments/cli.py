@@ -11,6 +11,7 @@ import argparse
 import json
 import math
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,13 +22,14 @@ from typing import Any, NoReturn
 
 from experiments import fabrics, limits, request, rundir, screen
 from experiments.catalog import Plan, catalog, plan
-from experiments.spec import TOPOLOGIES, Spec, as_typed, parse
+from experiments.launch import STALL_S, check_program
+from experiments.spec import LAUNCH, TOPOLOGIES, Spec, as_typed, parse
 from lab.boot import Stop
 from lab.cache import own_cache
 from topologies.describe import FabricDescription
-from topologies.units import BadRequest
+from topologies.units import BadRequest, format_duration
 
-_COMMANDS = ("list", "check", "run", "shell", "topo", "report", "kernel", "bench")
+_COMMANDS = ("list", "check", "run", "launch", "shell", "topo", "report", "kernel", "bench")
 _DRAWINGS = (".png", ".svg", ".pdf")
 _INTERRUPTED = 130
 
@@ -82,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         action=_check
     )
     _add_run(commands)
+    _add_launch(commands)
     shell = commands.add_parser("shell", help="the Mininet prompt on a fabric")
     shell.add_argument("--topology", default="star", help=f"the fabric: {', '.join(TOPOLOGIES)} (default: star)")
     _add_spec_options(shell)
@@ -126,15 +129,41 @@ def _add_run(commands: Any) -> None:
     run.add_argument("experiment", metavar="NAME|FILE.yaml")
     _add_spec_options(run)
     run.add_argument("--only", action="store_true", help="the main run alone, without the cases it is compared with")
-    run.add_argument(
+    _add_limits(run)
+    run.set_defaults(action=_run, stall=STALL_S)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--watchdog",
         type=_seconds,
         default=900.0,
         metavar="SECONDS",
         help="wall-clock limit of each run (default: 900)",
     )
-    run.add_argument("--json", action="store_true", help="print the summary as JSON")
-    run.set_defaults(action=_run)
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def _add_launch(commands: Any) -> None:
+    launch = commands.add_parser("launch", help="run any program on a fabric, one rank a host: launch -n 8 -- PROGRAM")
+    launch.add_argument("--topology", help=f"the fabric: {', '.join(TOPOLOGIES)} (default: leaf_spine)")
+    launch.add_argument("-n", dest="ranks", metavar="RANKS", help="how many ranks (default: one for each host)")
+    _add_spec_options(launch)
+    launch.add_argument("--mpi", action="store_true", help="mpirun on h1 starts the ranks")
+    launch.add_argument("--capture", action="store_true", help="capture at every host")
+    launch.add_argument(
+        "--timeout", type=_seconds, metavar="SECONDS", help="end ranks that still run after this virtual time"
+    )
+    launch.add_argument(
+        "--stall",
+        type=_seconds,
+        default=STALL_S,
+        metavar="SECONDS",
+        help=f"end a program that makes no virtual progress for this wall time (default: {STALL_S:g})",
+    )
+    _add_limits(launch)
+    launch.add_argument("program", nargs="+", metavar="-- PROGRAM", help="the program and its words")
+    launch.set_defaults(action=_launch, experiment=LAUNCH, only=True)
 
 
 def _add_topo(commands: Any) -> None:
@@ -257,16 +286,38 @@ def _run(arguments: argparse.Namespace) -> int:
     asked = plan(wanted.experiment, {**wanted.keys, **given_keys(arguments)})
     specs = [("main", limits.resolve(asked.main)), *(() if arguments.only else _cases(asked))]
     for _, spec in specs:
+        check_program(spec)
         limits.memory_bytes(spec)
     kernel = _kernel()
     folder = rundir.create(arguments.out, wanted.experiment.name)
     for label, spec in specs:
         for warning in limits.warnings(spec):
             screen.say(f"warning: {label}: {warning}")
+    if asked.experiment.on_host is not None:
+        screen.say(f"{asked.experiment.name}: measuring on this machine, on the real clock")
+        rundir.write_host(folder, asked.experiment.on_host())
     try:
         return _run_all(arguments, asked, specs, kernel, folder)
     finally:
         rundir.hand_over(folder)
+
+
+def _launch(arguments: argparse.Namespace) -> int:
+    """The experiment `launch` with the keys that the options stand for."""
+    given = {
+        "command": shlex.join(arguments.program),
+        "directory": str(Path.cwd()),
+        "topology": arguments.topology,
+        "ranks": arguments.ranks,
+        "timeout": arguments.timeout and format_duration(math.ceil(arguments.timeout * 1e9)),
+        "capture": "all" if arguments.capture else None,
+        "starter": "mpirun" if arguments.mpi else None,
+    }
+    twice = {name for name, value in given.items() if value} & set(request.from_words(arguments.set)) - {"directory"}
+    if twice:
+        raise BadRequest(f"{min(twice)}: given twice, with --set too; allowed: once")
+    arguments.set = [*(f"{name}={value}" for name, value in given.items() if value), *arguments.set]
+    return _run(arguments)
 
 
 def _cases(asked: Plan) -> Iterator[tuple[str, Spec]]:
@@ -284,7 +335,7 @@ def _run_all(
     from experiments.runner import Setting, Task, run_all
 
     tasks = [Task(label, spec, rundir.case_folder(folder, label), asked.experiment.name) for label, spec in specs]
-    setting = Setting(kernel, arguments.clock, ("./run_experiment", *sys.argv[1:]), arguments.watchdog)
+    setting = Setting(kernel, arguments.clock, ("./run_experiment", *sys.argv[1:]), arguments.watchdog, arguments.stall)
     with stopping() as stop, screen.progress([task.label for task in tasks]) as note:
         failures = run_all(tasks, setting, stop, note)
     for line in failures:
@@ -307,7 +358,7 @@ def _run_all(
 def _conclude(folder: Path, as_json: bool, title: str) -> None:
     """Summary, figures and report of a finished run directory; the results to stdout."""
     _keep_matplotlib_at_home()
-    from analysis.kinds import kind_of
+    from analysis.kinds import kind_of, table_of
     from analysis.report import write_report
     from analysis.report_cases import columns
     from analysis.run import Run
@@ -321,6 +372,9 @@ def _conclude(folder: Path, as_json: bool, title: str) -> None:
     if as_json:
         print(json.dumps(summary, indent=1))
     else:
+        sizes = table_of(run)
+        if sizes is not None:
+            screen.comparison(sizes.columns, sizes.rows, sizes.title)
         screen.comparison(columns(kind_of(run)), summary["comparison"], title)
         print(f"report: {report}")
 

@@ -12,6 +12,7 @@ from experiments.memory import pairs, socket_buffer_bytes
 from experiments.shape import MOST_NVLINK_RATE_BPS, check_rate, lay_out, sized
 from experiments.spec import MARKING_QUEUES, SWITCHED, Spec, decided, known, refuse, unfit, with_plain_autos
 from experiments.traffic import Flow, checked_flows
+from experiments.training_rules import check_training
 from topologies.describe import describe
 from topologies.profiles import ETHERNET_HEADER_BYTES, HostProfile, LinkProfile, SwitchProfile
 from topologies.units import format_bytes, format_duration, format_rate
@@ -41,6 +42,7 @@ def resolve(spec: Spec) -> Spec:
     _check(spec)
     _check_streams(spec)
     _check_pings(spec)
+    check_training(spec)
     spec = _with_traffic(_controlled(roce.with_transport(spec)))
     return marks.with_marking(lossless.with_thresholds(spec))
 

@@ -58,7 +58,8 @@ def _ended(label: str, rounds_s: Sequence[float], status: int) -> str:
 
 def comparison(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str) -> None:
     """One row per run: what was asked, what it gave, and what stood in the way; of a narrow terminal's width as much as
-    fits, the essential in any case. The last column, the verdict, wraps; no other one is cut."""
+    fits, the essential in any case. The last column, the verdict, wraps; no other one is cut. (Of a collective also one
+    row per size.)"""
     console = _out()
     shown = list(columns)
     while _width(shown, rows, gap=2) > console.width and not all(column.essential for column in shown):

@@ -117,7 +117,7 @@ def test_only_an_incast_needs_senders_and_bytes(tmp_path: Path, key: str) -> Non
         _ = make_run(tmp_path / "run", {key: None}).parameters
 
 
-@pytest.mark.parametrize("workload", ["permutation", "all_to_all", "pings", "datagrams", "streams"])
+@pytest.mark.parametrize("workload", ["permutation", "all_to_all", "pings", "datagrams", "streams", "collective"])
 def test_every_kind_copes_with_a_run_that_was_interrupted(tmp_path: Path, workload: str) -> None:
     run = fabric_run(tmp_path / "run", None, {"workload": workload}, {"topology": "fat_tree"})
     facts = {"format": 1, "complete": False, "workload": workload, "rounds": []}
