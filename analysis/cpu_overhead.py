@@ -113,7 +113,11 @@ def _cheaper(tcp: Run, rdma: Run) -> Iterator[Evidence]:
     large_s = [None if row is None else row.seconds for row in (collective.largest(tcp), collective.largest(rdma))]
     yield _less("time of 4 KiB", "s", *small_s)
     yield _less("time of the largest message", "s", *large_s)
-    yield _less("busiest processor", "of the time", busy_share(tcp), busy_share(rdma))
+    yield _less("busiest processor", "% of the time", _percent(busy_share(tcp)), _percent(busy_share(rdma)))
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def _less(name: str, unit: str, tcp: float | None, rdma: float | None) -> Evidence:
@@ -191,11 +195,11 @@ def _close(measured: float | None, published: float) -> bool | None:
 def _latency(name: str, run: Run) -> Compared:
     row = small(run)
     measured_s = None if row is None else row.seconds
-    missing = "" if measured_s is None else text.seconds(abs(LATENCY_S[name] - measured_s))
-    reason = f"{text.seconds(measured_s)} are measured; {missing} " + (
-        "more in interrupt moderation and scheduling are not modelled"
+    apart = "" if measured_s is None else text.seconds(abs(LATENCY_S[name] - measured_s))
+    reason = f"{text.seconds(measured_s)} measured; " + (
+        f"the other {apart} would have to be interrupt moderation and scheduling, which are not modelled"
         if measured_s is not None and measured_s < LATENCY_S[name]
-        else "less is what a network without propagation and switches would have"
+        else f"{apart} less needs shorter links, or a switch that does not store and forward"
     )
     told = f"latency of 4 KB by {name}"
     return _compared(
@@ -208,7 +212,7 @@ def _bandwidth(name: str, run: Run) -> Compared:
     measured = None if row is None else row.algbw
     published = BANDWIDTH[name]
     cores = "" if measured is None else f"{text.digits(published / measured)} cores like the modelled one"
-    reason = f"{_per_s(measured)} are measured; " + (
+    reason = f"{_per_s(measured)} measured; " + (
         f"the slide's would need {cores}" if name == "tcp" else "a link of 400 Gb/s has 50 GB/s before headers"
     )
     return _compared(

@@ -42,9 +42,10 @@ def copies_of(run: Run) -> dict[str, Any] | None:
         found = json.loads(file.read_text())
     except ValueError as error:
         raise BadRequest(f"{file}: damaged ({error}); allowed: JSON") from None
-    if not isinstance(found, dict) or not all(_is_way(each) for each in found.get("ways", [])):
+    entries = found.get("ways") if isinstance(found, dict) else None
+    if not isinstance(entries, list) or not all(map(_is_way, entries)):
         raise BadRequest(f"{file}: its ways are not understood; allowed: entries with {', '.join(_KEYS)}")
-    return found
+    return dict(found)
 
 
 def _is_way(entry: Any) -> bool:
@@ -91,8 +92,8 @@ def copies_section(run: Run) -> Html:
         f"Measured on the machine that ran this, on the real clock, {text.size(told.get('message_bytes'))} a call:"
         f" 4 KiB one way in {text.seconds(told.get('latency_s'))}; a plain copy in memory"
         f" {text.size(told.get('copy_bytes_per_s'))}/s. Loopback has no NIC that could read a sender's pages, so that"
-        " the kernel copies what it is asked to send without a copy, and says so; the loopback stack runs in the"
-        " sender's time."
+        " the kernel copies what it is asked to send without a copy, and says so. The stack's own time is charged to"
+        " whichever end it runs in."
     )
     return Html(f"<h2>Copies on this machine</h2>\n{table(heads, rows, numbers=(1, 2, 3, 4))}\n<p>{words}</p>\n")
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from matplotlib.figure import Figure
 
-from analysis.collective_calls import size_rows
+from analysis import text
+from analysis.collective_calls import SizeRow, size_rows
 from analysis.host_copies import WORDS, ways
+from analysis.plots_collective import size_axis, time_axis
 from analysis.run import Run
-from analysis.style import Skipped, label, legend_below, legend_rows, looks, new_figure
+from analysis.style import INK, SMALL, Skipped, label, legend_below, legend_rows, looks, new_figure
 
 _NAMES = {"none": "free processor", "tcp": "TCP's processor", "rdma": "RDMA's processor"}
 
@@ -18,15 +22,23 @@ def paths(run: Run) -> tuple[Figure, str, str]:
     found = {_name(each): size_rows(each) for each in runs if size_rows(each)}
     if not found:
         raise Skipped("no call was finished")
-    figure, (axes,) = new_figure("A message's time by each path", legend_rows=legend_rows(list(found)))
+    title = _finding(found)
+    figure, (axes,) = new_figure(title, legend_rows=legend_rows(list(found)))
     for (name, rows), (colour, marker) in zip(found.items(), looks(list(found)).values()):
         sizes_bytes, times_us = [row.size_bytes for row in rows], [row.seconds * 1e6 for row in rows]
         axes.plot(sizes_bytes, times_us, color=colour, marker=marker, label=name)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    label(axes, "message (bytes)", "time (µs)")
+    size_axis(axes, sorted({row.size_bytes for rows in found.values() for row in rows}))
+    time_axis(axes)
+    label(axes, "message", "time (µs)")
     legend_below([axes])
-    return figure, "A message's time by each path", "Median of the timed calls of each size, from word to last byte."
+    return figure, title, "Median of the timed calls of each size, from the word to begin to the last byte's arrival."
+
+
+def _finding(found: Mapping[str, Sequence[SizeRow]]) -> str:
+    """How far the slowest and the fastest path are apart, at the smallest and the largest size."""
+    first, last = ([rows[place].seconds for rows in found.values()] for place in (0, -1))
+    words = (text.times(max(each) / min(each)) for each in (first, last))
+    return "From the fastest path to the slowest: {} for the smallest message, {} for the largest".format(*words)
 
 
 def _name(run: Run) -> str:
@@ -38,18 +50,20 @@ def copies(run: Run) -> tuple[Figure, str, str]:
     found = ways(run)
     if not found:
         raise Skipped("host.json is not there: nothing was measured on this machine")
-    figure, (axes,) = new_figure("Processor time that a byte costs this machine", legend_rows=1)
+    least = min(found, key=lambda way: way.sender_s + way.receiver_s)
+    title = (
+        f"A byte costs this machine {(least.sender_s + least.receiver_s) * 1e12:,.0f} ps of processor time at the least"
+    )
+    figure, (axes,) = new_figure(title, legend_rows=1)
     sender, receiver = looks(["sender", "receiver"]).values()
-    names = [WORDS.get(way.name, way.name) for way in found]
+    places = list(range(len(found)))
     sent_ps, received_ps = [way.sender_s * 1e12 for way in found], [way.receiver_s * 1e12 for way in found]
-    axes.barh(names, sent_ps, color=sender.colour, label="sender, with the loopback stack")
-    axes.barh(names, received_ps, left=sent_ps, color=receiver.colour, label="receiver")
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", labelrotation=30)
+    axes.barh(places, sent_ps, height=0.45, color=sender.colour, label="sender")
+    axes.barh(places, received_ps, height=0.45, left=sent_ps, color=receiver.colour, label="receiver")
+    for place, way in zip(places, found):
+        axes.text(0, place - 0.3, f" {WORDS.get(way.name, way.name)}", fontsize=SMALL, color=INK)
+    axes.set_ylim(len(found) - 0.5, -0.7)
+    axes.set_yticks([])
     label(axes, "processor time (ps a byte)", "")
     legend_below([axes])
-    return (
-        figure,
-        "Processor time that a byte costs this machine",
-        "Over loopback, on the real clock; median of several runs by processor time.",
-    )
+    return figure, title, "Over loopback, on the real clock; of each way the median of several runs by processor time."

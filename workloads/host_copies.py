@@ -2,7 +2,7 @@
 no privilege, no lab, nothing left behind.
 
 A sender and a receiver, two processes, move `total_bytes` in messages. Charged to a process is what the kernel charges
-it (getrusage(2)): the stack of the loopback interface runs in the sender's time. MSG_ZEROCOPY (Linux
+it (getrusage(2)); the stack of the loopback interface runs in the time of either. MSG_ZEROCOPY (Linux
 Documentation/networking/msg_zerocopy.rst) spares the sender its copy where a NIC reads the pages; the kernel tells with
 each completion whether it had to copy all the same, as over loopback it has.
 """
