@@ -19,6 +19,7 @@ GPUS = 8
 _MAIN_INSIDE = "nvlink4"
 _IN_TURN = "16MiB"  # of a message: the data is one piece
 _FEW = "4MiB,5MiB,6MiB,8MiB"  # where nothing overlaps, time is a line from small sizes on
+_MANY = "8MiB,12MiB,16MiB,24MiB"  # where a flat ring's segments are longer than its delays
 
 
 def pods(spec: Spec) -> tuple[Case, ...]:
@@ -44,7 +45,7 @@ def pods(spec: Spec) -> tuple[Case, ...]:
 
 _WAYS = {
     "hierarchical": {},
-    "ring": {"algorithm": "ring"},
+    "ring": {"algorithm": "ring", "sizes": _MANY},
     "in_turn": {"chunk": _IN_TURN, "sizes": _FEW},
 }
 
@@ -65,9 +66,9 @@ EXPERIMENT = Experiment(
         "rate": "400Gbps",
         "mtu": "9000B",
         "buffer": "8MB",
-        "chunk": "64KiB",
-        "sizes": "8MiB,12MiB,16MiB,24MiB",
-        "iterations": 1,
+        "chunk": "32KiB",
+        "sizes": "4MiB,8MiB,12MiB,16MiB",
+        "iterations": 3,
         "capture": "off",
         "telemetry": "off",
     },
