@@ -219,12 +219,11 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 def figures(run: Run) -> list[Drawn]:
     """Slide 8, all algorithms over the ranks, and over the size; then the run's own."""
-    own = generic.figures(run)[:2]
     return [
         *generic.draw(
             run, server_and_ring=plots.server_and_ring, over_ranks=plots.over_ranks, over_size=plots.over_size
         ),
-        *own,
+        *generic.own_figures(run),
     ]
 
 

@@ -316,7 +316,12 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 def figures(run: Run) -> list[Drawn]:
     """Bandwidth and time over the size, and the cases beside each other."""
-    return draw(run, busbw_size=plots.busbw_size, time_size=plots.time_size, algorithms=plots.algorithms)
+    return [*own_figures(run), *draw(run, algorithms=plots.algorithms)]
+
+
+def own_figures(run: Run) -> list[Drawn]:
+    """Bandwidth and time over the size of the run itself."""
+    return draw(run, busbw_size=plots.busbw_size, time_size=plots.time_size)
 
 
 def draw(run: Run, **drawings: Callable[[Run], tuple[Figure, str, str]]) -> list[Drawn]:

@@ -246,23 +246,30 @@ def _in_network(setting: Setting, size_bytes: float) -> list[Phase]:
 
 
 def _hierarchical(setting: Setting, size_bytes: float) -> list[Phase]:
-    """Rings inside servers, between them for a g-th of the data, inside again. Every stage works on two pieces at once:
-    of the first two each stage meets its delays, or both pieces' bytes; the further ones follow as fast as the busiest
-    link lets them, or two by two as the slowest stage does, delays included."""
+    """Rings inside servers, between them for a g-th of the data, inside again; many pieces overlap."""
     group, servers = setting.group, setting.ranks // setting.group
-    pieces = math.ceil(size_bytes / (setting.ranks * setting.chunk_bytes))
-    piece = size_bytes / pieces
+    piece = min(size_bytes, setting.ranks * setting.chunk_bytes)
+    pieces = size_bytes / piece
     inside = _ring_phases(setting.inner, "inner", group, group - 1, piece)
     between = _ring_phases(setting.outer, "outer", servers, 2 * (servers - 1), piece / group)
+    return [*inside, *between, *inside] if pieces <= 1 else _overlapped(setting, inside, between, pieces)
+
+
+def _overlapped(setting: Setting, inside: list[Phase], between: list[Phase], pieces: float) -> list[Phase]:
+    """Every stage works on two pieces at once: of the first two each stage meets its delays, or both pieces' bytes; the
+    further ones (the last may be a part) follow as fast as the busiest link lets them, or two by two as the slowest
+    stage does. Where links inside are never idle, what goes between servers hides behind them, but for two alone."""
+    both, more = min(pieces, _AT_ONCE), max(pieces - _AT_ONCE, 0)
+    turns = math.ceil(pieces / _AT_ONCE) - 1
     stages = [*inside, *between, *inside]
-    if pieces == 1:
-        return stages
-    more, turns = pieces - 2, math.ceil(pieces / _AT_ONCE) - 1
-    links = [[stages]] if setting.is_one_link else [[inside, inside], [between]]
-    busy = [[_of(phase, more * phase.payload_bytes) for stage in sharing for phase in stage] for sharing in links]
+    links = [stages] if setting.is_one_link else [[*inside, *inside], between]
+    busy = [[_of(phase, more * phase.payload_bytes) for phase in sharing] for sharing in links]
     slow = [[_of(phase, turns * phase.payload_bytes, turns * phase.steps)] for phase in stages]
-    both = [max(phase, _of(phase, 2 * phase.payload_bytes, 1), key=setting.seconds) for phase in stages]
-    return [*both, *max([*busy, *slow], key=lambda found: _seconds(setting, found))]
+    follow = max([*busy, *slow], key=lambda found: _seconds(setting, found))
+    first = {phase: max(phase, _of(phase, both * phase.payload_bytes, 1), key=setting.seconds) for phase in stages}
+    never_idle = follow is busy[0] and more > 0 and all(first[phase] != phase for phase in inside)
+    hidden = between if never_idle and not setting.is_one_link else []
+    return [*(first[phase] for phase in stages if phase not in hidden), *follow]
 
 
 def _of(phase: Phase, payload_bytes: float, steps: float = 0.0) -> Phase:

@@ -185,9 +185,8 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 def figures(run: Run) -> list[Drawn]:
     """1 GB over the GPUs beside slide 19, a server alone beside slide 17, the ways beside each other; the run's own."""
-    own = generic.figures(run)[:2]
     drawings = {"gpus": plots.gpus, "inside": plots.inside, "ways": plots.ways}
-    return [*generic.draw(run, **drawings), *own]
+    return [*generic.draw(run, **drawings), *generic.own_figures(run)]
 
 
 def sections(run: Run) -> Html:

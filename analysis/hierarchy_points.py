@@ -12,6 +12,7 @@ from analysis.spec import GPUS_PER_SERVER
 from topologies.units import parse_bytes, parse_rate_bps
 
 RING, OVERLAPPED, IN_TURN = "flat ring", "hierarchical, overlapped", "hierarchical, in turn"
+_ONE_PIECE_BYTES = 1 << 62  # of a message: in turn, the data is one piece whatever its size
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,16 @@ def _point(run: Run) -> Point | None:
     inside = run.spec.get("nvlink_rate")
     if not rows or asked is None or inside in (None, "auto"):
         return None
+    way = _way(run, rows[-1].size_bytes)
     return Point(
         label=run.parameters.label,
         servers=-(-ranks(run) // GPUS_PER_SERVER),
-        way=_way(run, rows[-1].size_bytes),
+        way=way,
         inside_bps=parse_rate_bps(inside, "nvlink_rate"),
         nic_bps=run.parameters.path.rate_bps,
         rows=tuple(rows),
         line=fit([row.size_bytes for row in rows], [row.seconds for row in rows]),
-        setting=asked,
+        setting=replace(asked, chunk_bytes=_ONE_PIECE_BYTES) if way == IN_TURN else asked,
     )
 
 

@@ -104,7 +104,7 @@ def size_axis(axes: Axes, sizes: Sequence[int]) -> None:
     axes.minorticks_off()
 
 
-def time_axis(axes: Axes, steps: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
+def time_axis(axes: Axes, steps: Sequence[float] = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)) -> None:
     """A logarithmic axis of times with names at `steps` of each power of ten."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=12))

@@ -75,7 +75,7 @@ def gpus(run: Run) -> tuple[Figure, str, str]:
     ticks = [8 << power for power in range(7)]
     axes.set_xticks(ticks, [str(number) for number in ticks])
     axes.minorticks_off()
-    time_axis(axes)
+    time_axis(axes, (1.0, 2.0, 5.0))
     label(axes, "GPUs", "1 GB all-reduce (ms)")
     legend_below([axes])
     return figure, title, _GPUS_CAPTION
@@ -135,7 +135,7 @@ def inside(run: Run) -> tuple[Figure, str, str]:
     ticks = [1e7, 1e8, 1e9, 1e10]
     axes.set_xticks(ticks, [text.size(size) for size in ticks])
     axes.minorticks_off()
-    time_axis(axes)
+    time_axis(axes, (1.0, 2.0, 5.0))
     label(axes, "size of the buffer", "time of a call (ms)")
     legend_below([axes])
     return figure, title, _INSIDE_CAPTION

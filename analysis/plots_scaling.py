@@ -29,6 +29,7 @@ from analysis.scaling_points import (
 )
 from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, look, new_figure
 
+_WIDEST = "100,000,000"  # of an axis: its numbers and its name
 _SERVER, _RING = "parameter_server", "ring"
 _TWICE = "twice the data"
 _CROSSING = "overtakes"
@@ -159,7 +160,7 @@ def over_ranks(run: Run) -> tuple[Figure, str, str]:
     axes.set_xticks(ticks, [str(number) for number in ticks])
     axes.minorticks_off()
     time_axis(axes, (1.0,))
-    widen_left(axes, ["100,000"])
+    widen_left(axes, [_WIDEST])
     label(axes, "ranks", "time of a call (ms)")
     legend_below([axes])
     return figure, title, _RANKS_CAPTION
@@ -223,7 +224,7 @@ def over_size(run: Run) -> tuple[Figure, str, str]:
     axes.minorticks_off()
     axes.xaxis.set_minor_formatter(NullFormatter())
     time_axis(axes, (1.0,))
-    widen_left(axes, ["100,000"])
+    widen_left(axes, [_WIDEST])
     label(axes, "size of the buffer", "time of a call (ms)")
     legend_below([axes])
     return figure, title, _SIZE_CAPTION

@@ -103,7 +103,7 @@ def _twenty_gb(found: list[Point]) -> Iterator[Compared]:
     fast_s, slow_s = fast.extrapolated_s(TWENTY_GB), slow.extrapolated_s(TWENTY_GB)
     if fast_s and slow_s:
         yield Compared(
-            f"{fast.label}, {slow.label}",
+            fast.label,
             "20 GB, 8 GPUs: NVSwitch over PCIe 5",
             "7 times faster",
             "slide 17",
@@ -176,7 +176,7 @@ def _one_gb_pod(found: list[Point]) -> Iterator[Compared]:
         return
     both = f"{text.seconds(turn_s)} with the stages in turn, {text.seconds(overlapped_s)} with them overlapped"
     yield Compared(
-        f"{turn.label}, {overlapped.label}",
+        turn.label,
         "1 GB all-reduce, 64 GPUs",
         text.seconds(claimed_s),
         "slide 19",

@@ -17,9 +17,10 @@ INSIDE = {"nvlink4": "3.6Tbps", "pcie5": "512Gbps", "pcie4": "256Gbps"}
 SERVERS = (8, 2)
 GPUS = 8
 _MAIN_INSIDE = "nvlink4"
+_CHUNKS = {8: "32KiB", 2: "128KiB"}  # a message for each rank is a piece: 2 MiB
 _IN_TURN = "16MiB"  # of a message: the data is one piece
 _FEW = "4MiB,5MiB,6MiB,8MiB"  # where nothing overlaps, time is a line from small sizes on
-_MANY = "8MiB,12MiB,16MiB,24MiB"  # where a flat ring's segments are longer than its delays
+_MANY = "8MiB,12MiB,16MiB,24MiB"  # where segments are longer than delays, and pieces many
 
 
 def pods(spec: Spec) -> tuple[Case, ...]:
@@ -30,7 +31,7 @@ def pods(spec: Spec) -> tuple[Case, ...]:
         for inside, rate in INSIDE.items()
     )
     several = tuple(
-        Case(f"{servers}_servers-{name}", {"ranks": servers * GPUS, **changes})
+        Case(f"{servers}_servers-{name}", {"ranks": servers * GPUS, "chunk": _CHUNKS[servers], **changes})
         for servers in SERVERS
         for name, changes in _WAYS.items()
         if (servers, name) != (SERVERS[0], "hierarchical")
@@ -44,7 +45,7 @@ def pods(spec: Spec) -> tuple[Case, ...]:
 
 
 _WAYS = {
-    "hierarchical": {},
+    "hierarchical": {"sizes": _MANY},  # of two servers: the main run is that of eight
     "ring": {"algorithm": "ring", "sizes": _MANY},
     "in_turn": {"chunk": _IN_TURN, "sizes": _FEW},
 }
@@ -66,7 +67,7 @@ EXPERIMENT = Experiment(
         "rate": "400Gbps",
         "mtu": "9000B",
         "buffer": "8MB",
-        "chunk": "32KiB",
+        "chunk": _CHUNKS[SERVERS[0]],
         "sizes": "4MiB,8MiB,12MiB,16MiB",
         "iterations": 3,
         "capture": "off",
