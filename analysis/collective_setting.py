@@ -18,7 +18,7 @@ from topologies.units import BadRequest, parse_bytes
 
 _ACK_BYTES = ETHERNET_HEADER_BYTES + IP_TCP_HEADER_BYTES + TCP_TIMESTAMPS_BYTES
 _SEGMENTS_PER_ACK = 2  # RFC 1122, 4.2.3.2: at least every second full segment
-_USUAL_CHUNK, _USUAL_GROUP = "256KiB", 4
+_USUAL_CHUNK, _USUAL_GROUP = "64KiB", 4
 
 Pair = tuple[str, str]
 

@@ -74,9 +74,9 @@ def _connection() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @contextmanager
-def _child(work: Callable[[], Any], other_end: socket.socket) -> Iterator[Callable[[], Any]]:
-    """`work` in a process of its own, which does not hold the `other_end`: it sees it die. The function that is yielded
-    waits for what it returns (JSON)."""
+def _child(work: Callable[[], Any], end: socket.socket, other_end: socket.socket) -> Iterator[Callable[[], Any]]:
+    """`work` in a process of its own, which has `end` for itself, as we have the `other_end`: each sees the other die.
+    The function that is yielded waits for what it returns (JSON)."""
     reader, writer = os.pipe()
     number = os.fork()
     if number == 0:
@@ -88,6 +88,7 @@ def _child(work: Callable[[], Any], other_end: socket.socket) -> Iterator[Callab
         finally:
             os._exit(status)
     os.close(writer)
+    end.close()
     try:
         yield lambda: json.loads(os.read(reader, 1 << 16) or b"null")
     finally:
@@ -96,7 +97,7 @@ def _child(work: Callable[[], Any], other_end: socket.socket) -> Iterator[Callab
 
 
 def _moved(way: str) -> Copying:
-    with _connection() as (sending, receiving), _child(lambda: _receive(receiving, way), sending) as told:
+    with _connection() as (sending, receiving), _child(lambda: _receive(receiving, way), receiving, sending) as told:
         before_s, begin_s = _cpu_s(), time.perf_counter()
         copied = _WAYS[way](sending)
         sending.shutdown(socket.SHUT_WR)
@@ -191,7 +192,7 @@ _WAYS: dict[str, Callable[[socket.socket], float | None]] = {
 
 def _latency_s() -> float:
     """Median of 4 KiB one way: half of a round trip between two processes."""
-    with _connection() as (here, there), _child(lambda: _echo(there), here) as told:
+    with _connection() as (here, there), _child(lambda: _echo(there), there, here) as told:
         data, times_s = bytes(_SMALL_BYTES), []
         for _ in range(_ROUND_TRIPS):
             begin_s = time.perf_counter()

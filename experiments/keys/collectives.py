@@ -99,7 +99,7 @@ class CollectiveKeys:
         AUTO,
         "longest message of trees, chains, parameter servers and between servers: longer parts go piece by piece",
         doing("collective", "training"),
-        auto="256KiB",
+        auto="64KiB",
     )
     host_cost: str | None = key(
         "host_cost",
