@@ -130,7 +130,7 @@ def _add_run(commands: Any) -> None:
     _add_spec_options(run)
     run.add_argument("--only", action="store_true", help="the main run alone, without the cases it is compared with")
     _add_limits(run)
-    run.set_defaults(action=_run, stall=STALL_S)
+    run.set_defaults(action=_run)
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
@@ -140,6 +140,13 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         default=900.0,
         metavar="SECONDS",
         help="wall-clock limit of each run (default: 900)",
+    )
+    parser.add_argument(
+        "--stall",
+        type=_seconds,
+        default=STALL_S,
+        metavar="SECONDS",
+        help=f"end a launched program that makes no virtual progress for this wall time (default: {STALL_S:g})",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
@@ -153,13 +160,6 @@ def _add_launch(commands: Any) -> None:
     launch.add_argument("--capture", action="store_true", help="capture at every host")
     launch.add_argument(
         "--timeout", type=_seconds, metavar="SECONDS", help="end ranks that still run after this virtual time"
-    )
-    launch.add_argument(
-        "--stall",
-        type=_seconds,
-        default=STALL_S,
-        metavar="SECONDS",
-        help=f"end a program that makes no virtual progress for this wall time (default: {STALL_S:g})",
     )
     _add_limits(launch)
     launch.add_argument("program", nargs="+", metavar="-- PROGRAM", help="the program and its words")

@@ -13,6 +13,7 @@ from typing import Any
 from experiments import launch as asked
 from experiments.cluster import rank_hosts
 from experiments.guest import tell
+from experiments.keys.launch import MPIRUN
 from experiments.playing import LEAD_NS, Run, one_round, surroundings
 from experiments.spec import Spec, known
 from experiments.stage import Stage
@@ -81,7 +82,7 @@ def _programs(stage: Stage, folder: Path) -> list[Program]:
     shared = _shared(stage, hostfile)
     for rank in range(len(names)):
         (folder / str(rank)).mkdir(exist_ok=True)
-    if stage.spec.starter == mpirun.MPIRUN:
+    if stage.spec.starter == MPIRUN:
         mpirun.write_agent(_AGENT, [stage.fabric.get(name) for name in names])
         environment = {**mpirun.settings(_AGENT), **shared}
         starter = mpirun.words(len(names), hostfile, folder, words)
@@ -115,7 +116,7 @@ def _own(rank: int, name: str, folder: Path) -> dict[str, str]:
 
 def _ranks(spec: Spec, under_way: Launch, folder: Path) -> list[dict[str, Any]]:
     """How each rank fared, as measured.json tells it."""
-    if spec.starter == mpirun.MPIRUN:
+    if spec.starter == MPIRUN:
         ends = mpirun.ends(folder, known(spec.ranks))
     else:
         ends = {place: each.end for place, each in enumerate(under_way.followed)}
@@ -152,7 +153,7 @@ def _judge(facts: Mapping[str, Any], under_way: Launch) -> None:
 
 def _failure(facts: Mapping[str, Any], under_way: Launch) -> str:
     """The first rank that failed, or mpirun where no rank did, with its last lines."""
-    if facts["launch"]["starter"] == mpirun.MPIRUN:
+    if facts["launch"]["starter"] == MPIRUN:
         failed = sorted((each for each in facts["ranks"] if each["status"]), key=lambda each: int(each["end_ns"]))
         if not failed:
             starter = under_way.followed[0]

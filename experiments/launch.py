@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.catalog import Experiment
+from experiments.keys.launch import MPIRUN
 from experiments.spec import LAUNCH, Spec, refuse
-from workloads.mpirun import MPIRUN
 
 STALL_S = 60.0  # of wall time without virtual progress: a rank may compute as long at a time
 

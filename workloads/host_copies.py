@@ -9,6 +9,7 @@ each completion whether it had to copy all the same, as over loopback it has.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -151,8 +152,10 @@ def _send_zerocopy(sending: socket.socket) -> float:
             try:
                 at += sending.send(data[at:], _MSG_ZEROCOPY)
                 sent += 1
-            except OSError:  # ENOBUFS: too many completions are not read yet
-                _await_completion(sending)
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                _await_completion(sending)  # too many are not read yet
             done, of_them_copied = _completions(sending)
             completed, copied = completed + done, copied + of_them_copied
     while completed < sent:

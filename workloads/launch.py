@@ -132,9 +132,11 @@ class Launch:
         return [each for each in self.followed if each.process is not None and each.end.status is None]
 
     def _end_others(self, reason: str) -> None:
-        if not self._running():
-            return
+        """Those that run are asked to end; those that are still to start do not."""
         self.ended = reason
+        if not self._running():
+            self._loop.stop()
+            return
         self._signal(signal.SIGTERM)
         self._loop.call_at(self._loop.now_ns() + GRACE_NS, partial(self._signal, signal.SIGKILL))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from workloads.launch import OWN_NAME, End
 
-MPIRUN = "mpirun"
+_PROGRAM = "mpirun"
 
 # A rank as mpirun starts it: output and times into files, like those of ranks that we start.
 _RANK = """
@@ -50,7 +50,7 @@ def settings(agent: Path) -> dict[str, str]:
 def words(ranks: int, hostfile: Path, folder: Path, program: Sequence[str]) -> tuple[str, ...]:
     """The command that starts so many ranks of `program`, whose output and ends come into `folder`."""
     return (
-        MPIRUN,
+        _PROGRAM,
         "-n",
         str(ranks),
         "--hostfile",

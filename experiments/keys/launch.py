@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from experiments.keys.key import LAUNCH, doing, key
 from experiments.kinds import AUTO, OFF, SPAN, TEXT, choice, off_or, optional
 
+MPIRUN = "mpirun"
+
 
 @dataclass(frozen=True)
 class LaunchKeys:
@@ -18,7 +20,7 @@ class LaunchKeys:
     directory: str | None = key("directory", optional(TEXT), AUTO, "where it runs; auto: here", doing(LAUNCH))
     starter: str | None = key(
         "starter",
-        optional(choice("ranks", "mpirun")),
+        optional(choice("ranks", MPIRUN)),
         AUTO,
         "who starts it: we, on every host, or mpirun, which we start on h1 with the list of hosts",
         doing(LAUNCH),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ from lab.kernel import Kernel
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run
 from tests.unit.test_analysis_pcap import T0_NS
 from topologies.units import BadRequest
+from workloads import launch as workloads_launch
 from workloads import mpirun
 from workloads.launch import End, last_lines
 
@@ -296,3 +298,10 @@ def test_the_report_tells_ranks_and_links(tmp_path: Path) -> None:
 def test_a_damaged_rank_is_named(tmp_path: Path, damage: dict[str, Any]) -> None:
     with pytest.raises(BadRequest, match="of an entry of 'ranks'"):
         summarize(run_of(tmp_path / "run", [rank(0, **damage)]))
+
+
+def test_a_timeout_between_two_short_ranks_ends_the_launch() -> None:
+    """Ranks start one after the other: a timeout may fall where none runs."""
+    launched = workloads_launch.Launch([], timeout_ns=20_000_000, beat=lambda: None)
+    launched.run(time.time_ns())  # none is started, as none is there yet
+    assert launched.ended == "timeout"

@@ -2,12 +2,13 @@
 
 Recursive halving: partners exchange halves of what they still hold and add, so that each holds the sum of one segment
 after log2(p) steps; recursive doubling gathers the segments on the way back (Thakur, Rabenseifner and Gropp, IJHPCA
-2005, as MPICH has it). p is the largest power of two among n ranks. Of the first 2 (n - p) ranks the even ones hand all
+2005). p is the largest power of two among n ranks. Of the first 2 (n - p) ranks the even ones hand all
 they have to their odd neighbours before, and get the result from them after: an all-reduce takes two more steps then,
 and twice the data more on those links.
 
 All-gather and reduce-scatter fold in the same way, an odd rank acting for its neighbour's block too. We deviate from
-MPICH, whose all-gather of an odd number of ranks is Bruck's algorithm.
+MPICH twice: its all-gather of an odd number of ranks is Bruck's algorithm, and its all-reduce halves with the nearest
+partner first, so that the largest messages stay near; here the farthest comes first, which leaves segments in order.
 """
 
 from __future__ import annotations
