@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+import socket
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.loop import Loop
+from workloads.collectives.in_network import InNetwork
 from workloads.collectives.in_network_state import Aggregator, Chunk, Pool, Worker
 
 MS = 1_000_000
@@ -218,3 +222,46 @@ def test_numbers_are_added_in_their_type(kind: str) -> None:
     answer = aggregator.part_arrived(1, 0, part.dtype.char, part.view(np.uint8))
     assert answer is not None
     np.testing.assert_array_equal(answer.slot.total.view(kind), part + part)
+
+
+def over_loopback(loop: Loop) -> tuple[InNetwork, list[socket.socket]]:
+    """Two workers and their aggregator; the aggregator's socket is the last."""
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    *workers, centre = sockets
+    for worker in workers:
+        worker.connect(centre.getsockname())
+    pool = Pool(2, 4, 1024, 10**9)
+    return InNetwork(pool, loop, ["h1", "h2", "h3"], centre, workers), sockets
+
+
+def test_a_greeting_that_comes_late_is_no_part() -> None:
+    with Loop() as loop:
+        made, sockets = over_loopback(loop)
+        sockets[0].send(b"")
+        sockets[2].sendto(b"", sockets[1].getsockname())
+        parts, done = [np.arange(700, dtype=np.float32) for _ in range(2)], []
+
+        def over(rank: int) -> None:
+            done.append(rank)
+            if len(done) == len(parts):
+                loop.stop()
+
+        for rank, part in enumerate(parts):
+            loop.call_at(loop.now_ns(), partial(made.add, rank, part, partial(over, rank)))
+        loop.run()
+        made.close()
+    assert all(np.array_equal(part, 2 * np.arange(700)) for part in parts)
+    for each in sockets:
+        each.close()
+
+
+def test_it_can_be_closed_while_something_waits_to_be_looked_at() -> None:
+    with Loop() as loop:
+        made, sockets = over_loopback(loop)
+        sockets[0].send(b"")
+        made._woken()
+        made.close()
+    for each in sockets:
+        each.close()

@@ -29,7 +29,7 @@ HEADER_BYTES = 20 + 8 + _HEADER.itemsize  # IP, UDP and ours
 _AT_A_TIME = 256  # datagrams of a system call
 _SOCKET_BUFFER_BYTES = 64 << 20
 _MOST_TRIES = 100
-_GREETINGS, _GREETING_S = 20, 0.05
+_GREETINGS, _GREETING_S = 20, 2.0  # twice the longest round trip that a fabric may have
 
 
 class InNetwork:
@@ -51,6 +51,7 @@ class InNetwork:
         self._unheard = [0] * len(sockets)  # times that each worker has sent again since something came of it
         self._serves = False
         self._timer: Timer | None = None
+        self._looks: Timer | None = None  # while something has come and is not looked at
         self._epoll = select.epoll()
         for descriptor in (centre.fileno(), *self._descriptors):
             self._epoll.register(descriptor, select.EPOLLIN)
@@ -58,7 +59,10 @@ class InNetwork:
 
     def close(self) -> None:
         """Let go of the loop; the sockets stay."""
-        self._loop.unwatch(self._epoll.fileno())
+        if self._looks is None:
+            self._loop.unwatch(self._epoll.fileno())
+        else:
+            self._looks.cancel()
         self._epoll.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -126,7 +130,7 @@ class InNetwork:
     def _woken(self) -> None:
         """Something has come: look at it, and at what comes with it, in a moment."""
         self._loop.unwatch(self._epoll.fileno())
-        self._loop.call_at(self._loop.woken_ns() + TICK_NS, self._serve)
+        self._looks = self._loop.call_at(self._loop.woken_ns() + TICK_NS, self._serve)
 
     def _serve(self) -> None:
         self._serves = True
@@ -139,6 +143,7 @@ class InNetwork:
         self._serves = False
         self._flush()
         self._loop.watch(self._epoll.fileno(), self._woken)
+        self._looks = None
 
     def _arrivals(self, descriptor: int) -> Iterator[tuple[tuple[int, int, int, int], np.ndarray]]:
         """All that has come to a socket: headers, and the bytes behind each."""
@@ -147,7 +152,8 @@ class InNetwork:
             headers, sizes_bytes = inbox.take(descriptor)
             there_may_be_more = inbox.is_full
             for header, row, size_bytes in zip(headers, inbox.payloads, sizes_bytes):
-                yield header, row[:size_bytes]
+                if size_bytes > 0:  # else a greeting that came late
+                    yield header, row[:size_bytes]
 
     def _serve_worker(self, number: int, descriptor: int) -> None:
         worker, now_ns = self._workers[number], self._loop.woken_ns()
@@ -211,7 +217,7 @@ def _greet(host: str, worker: socket.socket, aggregator: str, centre: socket.soc
             _, sender = centre.recvfrom(1)
             centre.sendto(b"", sender)
             worker.recv(1)
-        except TimeoutError:
+        except socket.timeout:  # which is no TimeoutError before Python 3.10
             continue
         for end in (worker, centre):
             end.settimeout(None)
