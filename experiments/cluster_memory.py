@@ -10,7 +10,7 @@ from experiments.cluster import helpers, scaled_update_bytes
 from experiments.spec import LAUNCH, Spec, known
 
 _ROOTED = ("broadcast", "reduce", "scatter", "gather")
-_TREES, _WAYS, _LANES = 2, 2, 2
+_TREES, _WAYS, _LANES, _STAGES = 2, 2, 2, 3
 _PASSES = 2  # a call, or a step, moves the numbers of each rank there and back
 _COPIES = 4  # of a rank's numbers: its own, what it receives, what it compares with, what it works on
 _PROGRAM_BYTES = 300 << 20  # a rank of a launched program: a Python with PyTorch touches some 250 MB
@@ -34,12 +34,14 @@ def connections(spec: Spec) -> int:
     everybody = max(1, ranks * (ranks - 1))
     if spec.workload == LAUNCH:
         return everybody
+    if spec.parallelism == "pipeline":
+        return _WAYS * (ranks - 1)
     exchanges = math.ceil(math.log2(ranks))
     return {
         "ring": ranks,
         "tree": _TREES * _WAYS * ranks,
         "halving_doubling": ranks * (exchanges + 2),  # two more where ranks are no power of two
-        "hierarchical": 2 * _LANES * ranks,
+        "hierarchical": _STAGES * _LANES * ranks,
         "parameter_server": _WAYS * ranks * helpers(spec),
         "in_network": ranks,
         "direct": ranks if spec.collective in _ROOTED else everybody,

@@ -175,7 +175,8 @@ class Replica:
         self._parameters[:] = values
 
     def gradient(self) -> np.ndarray:
-        """The gradient (float32) of the next batch of its own images: each is taken once before any is again."""
+        """The gradient (float32) of the next batch of its own images, in a new order once fewer than a batch are left:
+        those are left out that time, and each has the same chance of it."""
         return loss_and_gradient(self._parameters, self.hidden, self._images.of(self._next_batch()))[1]
 
     def _next_batch(self) -> np.ndarray:
@@ -190,7 +191,8 @@ class Replica:
         self._parameters -= np.float32(self.learning_rate) * mean_gradient
 
     def train_locally(self, epochs: int) -> None:
-        """So many times over its own images, step by step, alone (federated averaging's client)."""
+        """So many times over the whole batches of its own images, step by step, alone (federated averaging's client,
+        without the short last batch of McMahan et al.)."""
         for _ in range(epochs * max(self.images // min(self.batch, self.images), 1)):
             self.apply(self.gradient())
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from experiments import limits, memory
+from experiments.drive_collective import used_channels
 from experiments.memory import memory_bytes
 from experiments.spec import Spec, parse
 from topologies.units import BadRequest
@@ -119,7 +120,7 @@ LAUNCH = {"workload": "launch", "command": "true", "ranks": 4}
         ({"ranks": 5}, 5),
         ({"ranks": 5, "algorithm": "tree"}, 4 * 5),
         ({"ranks": 8, "algorithm": "halving_doubling"}, 8 * (3 + 2)),
-        ({"ranks": 8, "algorithm": "hierarchical", "group": 4}, 4 * 8),
+        ({"ranks": 8, "algorithm": "hierarchical", "group": 4}, 6 * 8),
         ({"ranks": 8, "algorithm": "parameter_server", "shards": 3}, 2 * 8 * 3),
         ({"ranks": 8, "algorithm": "direct"}, 8 * 7),
         ({"ranks": 8, "collective": "gather"}, 8),
@@ -132,6 +133,7 @@ def test_connections_of_collectives(keys: dict[str, Any], count: int) -> None:
 
 def test_connections_of_others() -> None:
     assert memory.pairs(resolve(**TRAINING)) == 8
+    assert memory.pairs(resolve(**TRAINING, parallelism="pipeline")) == 2 * 7
     assert memory.pairs(resolve(**FEDERATED)) == 2 * 20
     assert memory.pairs(resolve(**FEDERATED, aggregation="hierarchical", edges=4)) == 2 * (20 + 4)
     assert memory.pairs(resolve(**LAUNCH)) == 4 * 3
@@ -229,3 +231,13 @@ def test_flows_to_one_receiver_share_its_link_in_captures() -> None:
     one, many = (resolve(**keys, traffic=traffic) for traffic in ("h2>h1@0s", "h2>h1@0s,h3>h1@0s"))
     apart = resolve(**keys, traffic="h2>h1@0s,h3>h4@0s")
     assert memory._captured_bytes(one) == memory._captured_bytes(many) < memory._captured_bytes(apart)
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["ring", "tree", "halving_doubling", "hierarchical", "parameter_server", "direct"]
+)
+@pytest.mark.parametrize("ranks", [4, 6, 16])
+def test_no_collective_opens_more_than_is_reckoned_with(algorithm: str, ranks: int) -> None:
+    group = {"group": 2} if algorithm == "hierarchical" else {}
+    spec = resolve(workload="collective", ranks=ranks, algorithm=algorithm, **group)
+    assert len(used_channels(spec)) <= memory.pairs(spec)

@@ -36,9 +36,11 @@ class Step:
 
     @property
     def end_ns(self) -> int:
-        """When the last rank was done that was not late."""
-        ends_ns = [turn.end_ns for turn in self.turns.values() if turn.end_ns is not None and not turn.late]
-        return max(ends_ns, default=self.start_ns)
+        """When the last rank was done that was not late; where all were (of several servers each may drop another's
+        part), when the last was."""
+        ended = [turn for turn in self.turns.values() if turn.end_ns is not None]
+        counted = [turn for turn in ended if not turn.late] or ended
+        return max((turn.end_ns for turn in counted if turn.end_ns is not None), default=self.start_ns)
 
 
 class Log:
