@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import mean
-from typing import Any
 
 from analysis.collective_model import Link, Setting
 from analysis.cost_model import ETHERNET_HEADER_BYTES, IP_TCP_HEADER_BYTES, TCP_TIMESTAMPS_BYTES
@@ -32,14 +31,14 @@ def setting(run: Run) -> Setting:
     ranks, helpers = list(told.get("ranks") or _ranks(run)), list(told.get("helpers") or [])
     group = _group(run, len(ranks))
     near = [(a, b) for a, b in _pairs(ranks) if ranks.index(a) // group == ranks.index(b) // group]
-    algorithm = str(_given(run, "algorithm"))
+    algorithm = str(run.given("algorithm"))
     far = _far(ranks, algorithm, group)
     served = [(rank, helper) for rank in ranks for helper in helpers]
     return Setting(
-        collective=str(_given(run, "collective") or "all_reduce"),
+        collective=str(run.given("collective") or "all_reduce"),
         algorithm=algorithm,
         ranks=len(ranks),
-        chunk_bytes=parse_bytes(_given(run, "chunk") or _USUAL_CHUNK, "chunk"),
+        chunk_bytes=parse_bytes(run.given("chunk") or _USUAL_CHUNK, "chunk"),
         group=group,
         shards=max(len(helpers), 1),
         outer=_link(run, ways, far),
@@ -51,13 +50,7 @@ def setting(run: Run) -> Setting:
 
 def _ranks(run: Run) -> list[str]:
     """The hosts that the spec makes ranks, where the run broke off before it told."""
-    return [f"h{number}" for number in range(1, int(_given(run, "ranks") or 2) + 1)]
-
-
-def _given(run: Run, key: str) -> Any:
-    """The value of a key of the spec; None where it does not apply."""
-    value = run.spec.get(key)
-    return None if value == "auto" else value
+    return [f"h{number}" for number in range(1, int(run.given("ranks") or 2) + 1)]
 
 
 def _pairs(ranks: Sequence[str]) -> list[Pair]:
@@ -67,7 +60,7 @@ def _pairs(ranks: Sequence[str]) -> list[Pair]:
 def _group(run: Run, ranks: int) -> int:
     """Ranks of one server: as the spec says, a pod's GPUs, else few."""
     usual = GPUS_PER_SERVER if run.parameters.topology == "gpu_pod" else _USUAL_GROUP
-    return _given(run, "group") or min(usual, ranks)
+    return run.given("group") or min(usual, ranks)
 
 
 def _far(ranks: Sequence[str], algorithm: str, group: int) -> list[Pair]:

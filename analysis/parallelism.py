@@ -20,6 +20,7 @@ from analysis.parallel_model import FEW, WAYS, Work, peers_words, shape
 from analysis.run import Run
 from analysis.shares import others, share_words
 from analysis.style import Drawn
+from analysis.training import right
 from analysis.training_steps import (
     compute_s,
     helper_hosts,
@@ -115,7 +116,7 @@ def summarize(run: Run) -> dict[str, Any]:
 
 def verdict(run: Run) -> Verdict:
     """Whether the run needs constant communication; with cases, whether all ways of sharing do."""
-    pieces = (_as_modelled(run), _right(run), _costs(run), *(_case(case) for case in others(run).values()))
+    pieces = (_as_modelled(run), right(run), _costs(run), *(_case(case) for case in others(run).values()))
     answer = _answer(run, pieces[:3])
     if others(run) and answer in (CONSTANT, SELDOM):
         answer = _over_all(run, answer)
@@ -162,20 +163,6 @@ def _source(known: bool, modelled: float | None) -> str:
     if modelled is None:
         return "not applicable: the algorithm is not the ring"
     return "traffic of measured.json" if known else _NO_TRAFFIC
-
-
-def _right(run: Run) -> Evidence:
-    wrong = wrong_numbers(run)
-    return Evidence(
-        name="wrong numbers",
-        configured=None,
-        modelled=0,
-        measured=wrong,
-        unit="numbers",
-        tolerance="none, in all steps",
-        holds=None if wrong is None else wrong == 0,
-        source="steps of measured.json" if wrong is not None else "measured.json has no finished step",
-    )
 
 
 def _costs(run: Run) -> Evidence:

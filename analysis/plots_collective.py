@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,7 +12,7 @@ from analysis import text
 from analysis.collective_calls import SizeRow, algorithm, busbw_model, collective, model_setting, ranks, size_rows
 from analysis.collective_model import fit, seconds
 from analysis.run import Run
-from analysis.style import IDEAL, INK, Skipped, label, legend_below, legend_rows, look, looks, new_figure
+from analysis.style import IDEAL, INK, Look, Skipped, label, legend_below, legend_rows, look, looks, new_figure
 
 _MODEL, _LINE, _FITTED = "alpha-beta model", "line rate of a host's link", "least squares"
 _BETWEEN = 8  # points of the model between two sizes
@@ -110,6 +110,12 @@ def time_axis(axes: Axes, steps: Sequence[float] = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0
     axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=12))
     axes.yaxis.set_major_formatter(lambda value, _: text.digits(value))
     axes.yaxis.set_minor_locator(NullLocator())
+
+
+def mark_times(axes: Axes, times_s: Mapping[int, float], style: Look, name: str) -> None:
+    """Measured times, in ms, over what their keys say, as marks before the lines of models."""
+    times_ms = [value * 1e3 for value in times_s.values()]
+    axes.plot(list(times_s), times_ms, color=style.colour, marker=style.marker, linestyle="none", label=name, zorder=3)
 
 
 def binary(size_bytes: int) -> str:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from analysis import text
 from analysis.hierarchy_points import IN_TURN, OVERLAPPED, RING, Point, links_inside, most_servers, pick, points
-from analysis.plots_collective import binary, time_axis
+from analysis.plots_collective import binary, mark_times, time_axis
 from analysis.run import Run
 from analysis.slides_hierarchy import CLAIMED_1GB_S, CLAIMED_20GB_S, GPUS_BEYOND, ONE_GB, SOLD, TWENTY_GB, beyond
 from analysis.spec import GPUS_PER_SERVER
@@ -51,15 +51,7 @@ def gpus(run: Run) -> tuple[Figure, str, str]:
         told = {**several, **({GPUS_BEYOND: far[way]} if way in far else {})}
         times = [value * 1e3 for value in told.values()]
         axes.plot(list(told), times, color=style.colour, linewidth=1, linestyle=":")
-        axes.plot(
-            list(several),
-            [value * 1e3 for value in several.values()],
-            color=style.colour,
-            marker=style.marker,
-            linestyle="none",
-            label=way,
-            zorder=3,
-        )
+        mark_times(axes, several, style, way)
         if way in far:
             axes.plot(
                 [GPUS_BEYOND],

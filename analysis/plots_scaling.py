@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter
 from analysis import text
 from analysis.collective_calls import helper_hosts, nic_bytes_per_call, rank_hosts
 from analysis.plots_bisection import widen_left
-from analysis.plots_collective import binary, time_axis
+from analysis.plots_collective import binary, mark_times, time_axis
 from analysis.run import Run
 from analysis.scaling_points import (
     BERT_LARGE_BYTES,
@@ -32,7 +32,6 @@ from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, lege
 _WIDEST = "100,000,000"  # of an axis: its numbers and its name
 _SERVER, _RING = "parameter_server", "ring"
 _TWICE = "twice the data"
-_CROSSING = "overtakes"
 _FEW = "fewer than two numbers of ranks in cases/"
 _SLIDE_CAPTION = (
     "Left, bytes that the busiest NIC sends or receives in one call (marks), as its queue counts them, headers and "
@@ -140,15 +139,7 @@ def over_ranks(run: Run) -> tuple[Figure, str, str]:
     figure, (axes,) = new_figure(title, height_in=4.2, legend_rows=legend_rows(list(found)))
     for name, several in found.items():
         times, style, last = _times(several, size_bytes), look(name), several[max(several)]
-        axes.plot(
-            list(times),
-            [value * 1e3 for value in times.values()],
-            color=style.colour,
-            marker=style.marker,
-            linestyle="none",
-            label=name,
-            zorder=3,
-        )
+        mark_times(axes, times, style, name)
         ran = _numbers(min(several), max(several))
         beyond = _numbers(max(several), MOST_RANKS)
         for numbers, line in ((ran, "-"), (beyond, "--")):

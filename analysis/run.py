@@ -52,6 +52,11 @@ class Run:
         """The spec as resolved: the flat mapping of spec.yaml."""
         return read_spec(self.path / "spec.yaml")
 
+    def given(self, key: str) -> Any:
+        """The value of a key of the spec; None where it does not apply."""
+        value = self.spec.get(key)
+        return None if value == "auto" else value
+
     @cached_property
     def parameters(self) -> Parameters:
         """The spec in base units."""

@@ -47,11 +47,6 @@ RULE = (
 )
 
 
-def off_words(value: Any) -> str:
-    """What is lost of links, or slow, as the spec says it; a dash for nothing."""
-    return text.NOTHING if value in (None, "none", "auto", 0) else str(value)
-
-
 COLUMNS = (
     Column("algorithm", "algorithm", is_number=False, essential=True),
     Column("ranks", "ranks", text.count),

@@ -43,6 +43,7 @@ from analysis.markup import Html, table
 from analysis.run import Run
 from analysis.shares import share_words
 from analysis.style import Drawn
+from analysis.training import right
 from analysis.training_steps import sent_per_step, training_steps, wrong_numbers
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
 
@@ -98,7 +99,7 @@ def verdict(run: Run) -> Verdict:
     claimed."""
     lines = [_fit(run, name) for name in (RING, SERVER) if _points_of(run, name)]
     over_all = [*lines, *(_probe(run, each) for each in probes(run)), _plain(run), _nearest(run)] if run.cases else []
-    pieces = (_share(run), _right(run), *over_all, processor(run))
+    pieces = (_share(run), right(run), *over_all, processor(run))
     answer = _answer(run, pieces[0], pieces[1])
     return Verdict("training breakdown", answer, pieces, good=_is_good(answer))
 
@@ -145,20 +146,6 @@ def _share(run: Run) -> Evidence:
         tolerance=f"within {100 * WITHIN:g} points of the claim (as modelled)",
         holds=None if own is None else abs(own.share - claimed_share(own.ranks)) <= WITHIN,
         source=_NO_STEPS if own is None else "steps of measured.json",
-    )
-
-
-def _right(run: Run) -> Evidence:
-    wrong = wrong_numbers(run)
-    return Evidence(
-        name="wrong sums of gradients",
-        configured=None,
-        modelled=0,
-        measured=wrong,
-        unit="numbers",
-        tolerance="none",
-        holds=None if wrong is None else wrong == 0,
-        source=_NO_STEPS if wrong is None else "steps of measured.json",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from analysis import training_model as model
 from analysis.collective_model import Setting, seconds
@@ -82,16 +81,10 @@ def _served_byte_s(asked: Setting) -> float:
 
 def _compute_s(run: Run) -> float:
     """What the slowest rank computes of those that are waited for."""
-    waited = sorted(slowness(run))[: len(rank_hosts(run)) - int(_given(run, "backup_workers") or 0)]
+    waited = sorted(slowness(run))[: len(rank_hosts(run)) - int(run.given("backup_workers") or 0)]
     return waited[-1] * parse_duration_ns(run.spec["compute"], "compute") / 1e9
 
 
 def _bytes(run: Run, key: str) -> int | None:
-    value = _given(run, key)
+    value = run.given(key)
     return None if value in (None, "off") else parse_bytes(value, key)
-
-
-def _given(run: Run, key: str) -> Any:
-    """The value of a key of the spec; None where it does not apply."""
-    value = run.spec.get(key)
-    return None if value == "auto" else value

@@ -17,6 +17,7 @@ The last model reaches everybody and everybody answers it, so that nothing stays
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -149,7 +150,7 @@ class _Client:
             yield from self._federation.send_update(self._party, step, self._learner.images, payload)
 
 
-class _Aggregator:
+class _Aggregator(ABC):
     """Sends models to its children and averages what they send back."""
 
     def __init__(self, federation: Federation, party: int, steps: int) -> None:
@@ -168,8 +169,9 @@ class _Aggregator:
         links = [program for child in self._children for program in (self._tell(child), self._hear(child))]
         return [self._work(), *links]
 
+    @abstractmethod
     def _work(self) -> Program:
-        raise NotImplementedError
+        """What it does in all rounds."""
 
     def _round_of(self, step: int) -> int:
         return step // self._federation.plan.trainings(self._children[0])

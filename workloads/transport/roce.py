@@ -24,6 +24,7 @@ import importlib
 import os
 import select
 import struct
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -145,7 +146,7 @@ class _Gate:
         os.close(self.descriptor)
 
 
-class Flow:
+class Flow(ABC):
     """A connected pair of queue pairs. `source` and `destination` are the ends' addresses and queue pair numbers."""
 
     def __init__(
@@ -165,9 +166,9 @@ class Flow:
         return _verbs().Nic(name, ip, payload)
 
     @staticmethod
+    @abstractmethod
     def ends(sender: Any, receiver: Any, asked: QueuePairs) -> tuple[Any, Any]:
         """The ends that such a flow needs on two such devices."""
-        raise NotImplementedError
 
     def _check(self, trouble: str, host: str) -> None:
         if trouble:
