@@ -10,6 +10,7 @@ from typing import Any
 from controller.loop import Loop
 from experiments.cluster import aggregators, scaled_update_bytes
 from experiments.connections import data_connected, patience_s
+from experiments.parties import Parties
 from experiments.parties import processors as processors_of
 from experiments.playing import LEAD_NS, Run, surroundings
 from experiments.spec import Spec, known
@@ -32,16 +33,14 @@ def federated(run: Run) -> None:
         facts.update(rounds=[], fl_rounds=federation.diary.rounds)
         programs, by_channel = federation.programs(), dict(zip(plan.channels(), connections))
         begin_ns = time.time_ns() + LEAD_NS
-        try:
-            with (
-                surroundings(run, begin_ns, connections),
-                Executor(by_channel, loop, patience_s(spec), processors) as executor,
-            ):
-                executor.run(programs, dict.fromkeys(programs, begin_ns))
-        finally:
-            facts["flows"] = [connection.describe() for connection in connections]
-            if processors:
-                facts["cpu"] = {plan.names[party]: {"busy_ns": each.busy_ns} for party, each in processors.items()}
+        with Executor(by_channel, loop, patience_s(spec), processors) as executor:
+            try:
+                with surroundings(run, begin_ns, connections):
+                    executor.run(programs, dict.fromkeys(programs, begin_ns))
+            finally:
+                facts["flows"] = [connection.describe() for connection in connections]
+                if processors:
+                    facts["cpu"] = Parties(plan.names, connections, loop, executor, processors, None).cpu()
 
 
 def plan_of(spec: Spec) -> Plan:

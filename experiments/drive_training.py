@@ -88,26 +88,26 @@ class _Account:
         self._run, self._parties, self._job = run, parties, job
         self._wire = Wire(run.stage)
         self._before = self._wire.read()
-        self._told_bytes = 0
         self.sent: Counter[tuple[int, int]] = Counter()
+        self._sent_in_steps = self.sent.copy()  # up to the end of the last step that is over
         ranks, helpers = parties.hosts[: job.ranks], parties.hosts[job.ranks :]
         told = {"ranks": list(ranks), "helpers": list(helpers), "buckets": len(job.buckets)}
         run.facts.update(training=told, rounds=[], steps=[])
 
     def note(self, step: Step) -> None:
         """A step is over; its round's bytes are what all parties have sent since the last."""
-        total_bytes = sum(self.sent.values())
-        done = Round(step.start_ns, step.end_ns, total_bytes - self._told_bytes)
-        self._told_bytes = total_bytes
+        told_bytes, self._sent_in_steps = sum(self._sent_in_steps.values()), self.sent.copy()
+        done = Round(step.start_ns, step.end_ns, sum(self.sent.values()) - told_bytes)
         self._run.facts["steps"].append(_told(step))
         self._run.facts["rounds"].append({"start_ns": done.start_ns, "end_ns": done.end_ns, "bytes": done.bytes})
         self._run.on_round(done)
 
     def close(self) -> None:
-        """What is known of the whole run, whether it is whole or not."""
+        """What is known of the whole run, whether it is whole or not; bytes per step are those of steps that are over,
+        of none where there is none."""
         facts, job, hosts = self._run.facts, self._job, self._parties.hosts
-        done = max(len(facts["steps"]), 1)
-        facts["training"]["bytes_per_step"] = [self._sent_by(rank) // done for rank in range(job.ranks)]
+        done = len(facts["steps"])
+        facts["training"]["bytes_per_step"] = [self._sent_by(rank) // done for rank in range(job.ranks) if done]
         facts["traffic"] = {f"{hosts[a]}>{hosts[b]}": sent for (a, b), sent in sorted(self.sent.items())}
         facts.update(grown(self._before, self._wire.read()))
         facts["compression"] = {"ratio": payload_share(job)}
@@ -118,7 +118,7 @@ class _Account:
             facts["aggregator"] = self._parties.aggregator.facts()
 
     def _sent_by(self, rank: int) -> int:
-        return sum(sent for (sender, _), sent in self.sent.items() if sender == rank)
+        return sum(sent for (sender, _), sent in self._sent_in_steps.items() if sender == rank)
 
 
 def _told(step: Step) -> dict[str, Any]:

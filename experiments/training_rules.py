@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from experiments.cluster import ITEM_BYTES
 from experiments.spec import Spec, known, refuse
 from topologies.units import format_bytes
 
 _GATHERED = ("ring", "halving_doubling", "direct")  # algorithms that an all-gather has
 _LEAST_MODEL_BYTES = 4 * 85  # gradients of the smallest network (workloads/digits.py), of one hidden unit
-_ITEM_BYTES = 4
+_ITEM_BYTES = ITEM_BYTES["float32"]
 
 
 def check_training(spec: Spec) -> None:

@@ -7,11 +7,16 @@
 | int8 | 1 byte, and 4 for each 1,024 numbers | precision: up to the chunk's largest magnitude / 127; unbiased |
 | sign | 1 bit, and 4 bytes for all | all but signs and the mean magnitude, until later (error feedback) |
 
-Error feedback: what was not sent is kept and added to what is sent next time, so that nothing is lost, only late. topk:
-Stich, Cordonnier, Jaggi, NeurIPS 2018; Deep Gradient Compression (Lin et al., ICLR 2018), here without its momentum
-correction, clipping and warm-up. int8: QSGD (Alistarh et al., NeurIPS 2017) with the maximum norm of each chunk and
-127 levels, rounded up with the probability that makes the mean right; one byte a number, where QSGD has an entropy code
-after it. sign: signSGD with the mean magnitude as its scale and error feedback (Karimireddy et al., ICML 2019).
+Error feedback: what was not sent is kept and added to what is sent next time, so that what compression leaves out is
+late, not lost, as long as payloads are counted. One that its receiver drops, as an aggregator does with an update
+beyond its quorum, is lost with all that it carried of earlier ones: a sender keeps only what it has not sent, and does
+not know that it was late.
+
+topk: Stich, Cordonnier, Jaggi, NeurIPS 2018; Deep Gradient Compression (Lin et al., ICLR 2018), here without its
+momentum correction, clipping and warm-up. int8: QSGD (Alistarh et al., NeurIPS 2017) with the maximum norm of each
+chunk and 127 levels, rounded up with the probability that makes the mean right; one byte a number, where QSGD has an
+entropy code after it. sign: signSGD with the mean magnitude as its scale and error feedback (Karimireddy et al., ICML
+2019).
 
 A payload has one length for all arrays of a size: messages can be received before they are known. Numbers are written
 in the machine's byte order. Arrays are one-dimensional float32 and finite.

@@ -177,7 +177,10 @@ class Replica:
     def gradient(self) -> np.ndarray:
         """The gradient (float32) of the next batch of its own images, in a new order once fewer than a batch are left:
         those are left out that time, and each has the same chance of it."""
-        return loss_and_gradient(self._parameters, self.hidden, self._images.of(self._next_batch()))[1]
+        return self._gradient_of(self._next_batch())
+
+    def _gradient_of(self, batch: np.ndarray) -> np.ndarray:
+        return loss_and_gradient(self._parameters, self.hidden, self._images.of(batch))[1]
 
     def _next_batch(self) -> np.ndarray:
         wanted = min(self.batch, self.images)
@@ -191,10 +194,12 @@ class Replica:
         self._parameters -= np.float32(self.learning_rate) * mean_gradient
 
     def train_locally(self, epochs: int) -> None:
-        """So many times over the whole batches of its own images, step by step, alone (federated averaging's client,
-        without the short last batch of McMahan et al.)."""
-        for _ in range(epochs * max(self.images // min(self.batch, self.images), 1)):
-            self.apply(self.gradient())
+        """So many times over all of its own images, each time in a new order, batch by batch, alone; the last batch is
+        shorter where they do not come out even (federated averaging's client, McMahan et al. 2017, algorithm 1)."""
+        for _ in range(epochs):
+            order = self._dice.permutation(self.images)
+            for first in range(0, self.images, self.batch):
+                self.apply(self._gradient_of(order[first : first + self.batch]))
 
     def evaluate(self) -> tuple[float, float]:
         """Mean cross-entropy on the images held out, and the part of them that it tells right."""

@@ -108,6 +108,27 @@ def test_time_passes_in_waits_and_messages_alone() -> None:
     assert rehearse({0: [steps()]}).end_ns == 0
 
 
+def test_dice_decide_among_all_that_happens_at_one_time() -> None:
+    """Computing that began before the messages were sent ends when they come."""
+
+    def waiting(heard: list[str]) -> Program:
+        yield Wait(9)
+        heard.append("waited")
+
+    def taking(heard: list[str], peer: int) -> Program:
+        yield Receive(peer, numbers(1))
+        heard.append(f"from {peer}")
+
+    orders = set()
+    for seed in range(100):
+        heard: list[str] = []
+        parties = {peer: [steps(Wait(4), Send(0, numbers(1)))] for peer in (1, 2)}
+        parties[0] = [waiting(heard), taking(heard, 1), taking(heard, 2)]
+        rehearse(parties, random.Random(seed), latency_ns=5)
+        orders.add(tuple(heard))
+    assert len(orders) == 6
+
+
 def test_waits_of_one_end_keep_their_order() -> None:
     heard: list[int] = []
 

@@ -101,8 +101,8 @@ def test_parameters_are_given_out_and_taken_over_as_copies() -> None:
     assert not np.array_equal(second.parameters, first.parameters)
 
 
-def test_a_batch_takes_each_image_once_before_any_again() -> None:
-    """Five images in batches of two: the mean gradient of what was seen tells which; an odd one out waits no longer."""
+def test_batches_take_no_image_again_before_a_new_order() -> None:
+    """Five images in batches of two: the odd one out is left out, and waits no longer."""
     replica = Replica(0, 1, SEED, batch=2, mine=[3, 14, 15, 92, 65])
     seen = [replica._next_batch().tolist() for _ in range(4)]
     assert len(set(seen[0] + seen[1])) == len(set(seen[2] + seen[3])) == 4
@@ -133,6 +133,26 @@ def test_training_alone_learns_them_too() -> None:
     alone = Replica(0, 1, SEED)
     alone.train_locally(3)
     assert alone.evaluate()[1] > 0.9
+
+
+@pytest.mark.parametrize(("images", "batches"), [(19, [10, 9]), (20, [10, 10]), (3, [3])])
+def test_an_epoch_uses_every_image_once(images: int, batches: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[np.ndarray] = []
+
+    def noted(parameters: np.ndarray, hidden: int, taken: Images) -> tuple[float, np.ndarray]:
+        seen.append(taken.pixels)
+        return loss_and_gradient(parameters, hidden, taken)
+
+    monkeypatch.setattr(digits, "loss_and_gradient", noted)
+    alone = Replica(0, 1, SEED, batch=10, mine=range(images))
+    own = np.unique(split(SEED)[0].pixels[:images], axis=0)
+    for epochs in (1, 2):
+        seen.clear()
+        alone.train_locally(epochs)
+        assert [len(each) for each in seen] == batches * epochs
+        found, times = np.unique(np.concatenate(seen), axis=0, return_counts=True)
+        assert np.array_equal(found, own)
+        assert set(times) == {epochs}
 
 
 def test_a_hundredth_of_the_gradient_learns_them_with_error_feedback_only() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from experiments import limits, memory
-from experiments.drive_collective import used_channels
+from experiments import drive_collective, drive_training, limits, memory
+from experiments.cluster import CHOICES
 from experiments.memory import memory_bytes
 from experiments.spec import Spec, parse
 from topologies.units import BadRequest
@@ -233,11 +233,32 @@ def test_flows_to_one_receiver_share_its_link_in_captures() -> None:
     assert memory._captured_bytes(one) == memory._captured_bytes(many) < memory._captured_bytes(apart)
 
 
+GROUPED = {"hierarchical": {"group": 2}, "parameter_server": {"shards": 3}}
+
+
 @pytest.mark.parametrize(
-    "algorithm", ["ring", "tree", "halving_doubling", "hierarchical", "parameter_server", "direct"]
+    ("collective", "algorithm"),
+    [(collective, algorithm) for collective, algorithms in CHOICES.items() for algorithm in algorithms],
 )
-@pytest.mark.parametrize("ranks", [4, 6, 16])
-def test_no_collective_opens_more_than_is_reckoned_with(algorithm: str, ranks: int) -> None:
-    group = {"group": 2} if algorithm == "hierarchical" else {}
-    spec = resolve(workload="collective", ranks=ranks, algorithm=algorithm, **group)
-    assert len(used_channels(spec)) <= memory.pairs(spec)
+@pytest.mark.parametrize("ranks", [2, 6, 16])
+def test_no_collective_opens_more_than_is_reckoned_with(collective: str, algorithm: str, ranks: int) -> None:
+    keys = {"collective": collective, "algorithm": algorithm, **GROUPED.get(algorithm, {})}
+    spec = resolve(workload="collective", ranks=ranks, **keys)
+    assert len(drive_collective.used_channels(spec)) <= memory.pairs(spec)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        *({"algorithm": algorithm, **GROUPED.get(algorithm, {})} for algorithm in CHOICES["all_reduce"]),
+        *({"algorithm": algorithm, "compression": "sign"} for algorithm in ("ring", "halving_doubling", "direct")),
+        {"algorithm": "parameter_server", "shards": 3, "backup_workers": 1},
+        {"parallelism": "tensor"},
+        {"parallelism": "tensor", "algorithm": "hierarchical", "group": 2},
+        {"parallelism": "pipeline", "layers": 16},
+    ],
+)
+@pytest.mark.parametrize("ranks", [2, 6, 16])
+def test_no_training_opens_more_than_is_reckoned_with(keys: dict[str, Any], ranks: int) -> None:
+    spec = resolve(**{**TRAINING, **keys, "ranks": ranks})
+    assert len(drive_training.used_channels(drive_training.job_of(spec))) <= memory.pairs(spec)

@@ -12,6 +12,7 @@ import pytest
 
 from workloads.collectives.program import Wait
 from workloads.collectives.rehearsal import Rehearsal, rehearse
+from workloads.compression import CHUNK
 from workloads.training import programs as training
 from workloads.training.compressed import CompressedSums
 from workloads.training.job import Job
@@ -146,6 +147,17 @@ def test_a_payload_that_changes_on_its_way_is_counted() -> None:
     assert log.step(0).wrong == 1
 
 
+def test_every_bucket_of_every_rank_and_seed_is_rounded_on_its_own() -> None:
+    third = np.full(CHUNK, 1 / 3, np.float32)
+    third[0] = 127  # so that a step is 1, and a third of all are rounded up
+    job = replace(JOB, ranks=3, compression="int8", gradient_items=3 * CHUNK, bucket_items=CHUNK)
+    payloads = set()
+    for seed in range(4):
+        made = CompressedSums(replace(job, seed=seed), Log(3, lambda: 0))._compressors
+        payloads |= {compressor.encode(third).tobytes() for of_bucket in made for compressor in of_bucket}
+    assert len(payloads) == 4 * 3 * 3
+
+
 # --- parameter servers
 
 
@@ -179,6 +191,15 @@ def test_a_backup_worker_takes_the_slow_rank_out_of_the_way() -> None:
     assert [step.turns[2].compute_ns > 0 for step in done.steps] == [True, False] * 3
     assert not any(turn.late for step in done.steps for rank, turn in step.turns.items() if rank != 2)
     assert done.told.end_ns == pytest.approx(7.5 * JOB.compute_ns, rel=0.01)
+
+
+@pytest.mark.parametrize("backup_workers", [1, 2])
+def test_who_has_a_part_in_a_step_is_not_late(backup_workers: int) -> None:
+    """Each of four servers may drop another rank's part."""
+    job = replace(JOB, algorithm="parameter_server", helpers=(4, 5, 6, 7), backup_workers=backup_workers)
+    for seed in range(20):
+        for step in Rehearsed(job, random.Random(seed)).steps:
+            assert sum(not turn.late for turn in step.turns.values()) >= job.ranks - backup_workers
 
 
 def test_every_shard_has_its_part_of_every_bucket() -> None:
@@ -288,6 +309,18 @@ def test_a_late_rank_does_not_end_a_step() -> None:
     log.done(1, 0)
     assert [step.end_ns for step in told] == [300, 600]
     assert (told[1].turns[1].late, told[1].turns[1].compute_ns, told[1].turns[1].start_ns) == (True, 0, 400)
+
+
+def test_a_step_with_which_all_are_late_ends_with_the_last() -> None:
+    told: list[Step] = []
+    clock = iter(range(100, 2000, 100))
+    log = Log(2, lambda: next(clock), told.append)
+    for rank in (0, 1):
+        log.begins(0, rank)
+    for rank in (0, 1):
+        log.late(0, rank)
+        log.done(0, rank)
+    assert (told[0].start_ns, told[0].end_ns) == (100, 400)
 
 
 def test_a_program_computes_before_it_sends() -> None:

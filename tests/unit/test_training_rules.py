@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from experiments import limits
+from experiments import drive_training, limits
 from experiments.catalog import find, plan
 from experiments.drive_training import job_of, used_channels
+from experiments.playing import Run
 from experiments.spec import Spec, parse
 from topologies.units import BadRequest
 from workloads import digits
+from workloads.training.log import Step, Turn
 
 
 def resolved(**keys: Any) -> Spec:
@@ -74,3 +78,23 @@ def test_every_case_of_an_experiment_can_be_run(name: str) -> None:
     jobs = [job_of(limits.resolve(spec)) for spec in (planned.main, *(spec for _, spec in planned.cases))]
     assert len(planned.cases) == len(find(name).cases(planned.main))
     assert len({job.gradient_items for job in jobs}) == 1
+
+
+@pytest.mark.parametrize(("over", "told"), [(0, []), (1, [70, 5, 0, 0]), (2, [65, 5, 0, 0])])
+def test_bytes_of_a_step_that_broke_off_are_not_told_of_others(
+    monkeypatch: pytest.MonkeyPatch, over: int, told: list[int]
+) -> None:
+    monkeypatch.setattr(drive_training, "Wire", lambda stage: SimpleNamespace(read=dict))
+    parties: Any = SimpleNamespace(hosts=["h1", "h2", "h3", "h4"], connections=[], processors={}, aggregator=None)
+    stage: Any = None
+    rounds: list[int] = []
+    run = Run(stage, {}, lambda done: rounds.append(done.bytes), Path())
+    account = drive_training._Account(run, parties, job_of(resolved()))
+    for step, sent_bytes in enumerate((70, 60)[:over]):
+        account.sent.update({(0, 1): sent_bytes, (1, 0): 5})
+        account.note(Step(step, {0: Turn(start_ns=step, end_ns=step + 1)}))
+    account.sent[0, 1] += 40
+    account.close()
+    assert run.facts["training"]["bytes_per_step"] == told
+    assert rounds == [75, 65][:over]
+    assert sum(run.facts["traffic"].values()) == sum(rounds) + 40

@@ -74,17 +74,18 @@ class Problem:
         return np.resize(np.roll(pattern, -start), end - start)
 
 
-def _differing(found: np.ndarray, right: np.ndarray) -> int:
+def differing(found: np.ndarray, right: np.ndarray) -> int:
+    """How many numbers are not what they must be."""
     return int(np.count_nonzero(found != right))
 
 
 def _everywhere(world: World, right: np.ndarray) -> int:
-    return sum(_differing(buffer, right) for buffer in world.buffers)
+    return sum(differing(buffer, right) for buffer in world.buffers)
 
 
 def _in_own_blocks(world: World, right: np.ndarray) -> int:
     parts = segments(right, world.ranks)
-    return sum(_differing(segments(each, world.ranks)[rank], parts[rank]) for rank, each in enumerate(world.buffers))
+    return sum(differing(segments(each, world.ranks)[rank], parts[rank]) for rank, each in enumerate(world.buffers))
 
 
 def _gathered(problem: Problem) -> np.ndarray:
@@ -96,16 +97,16 @@ def _in_outs(problem: Problem, world: World) -> int:
     for source in range(problem.ranks):
         pattern = problem._pattern(source)
         for rank, out in enumerate(world.outs):
-            wrong += _differing(segments(out, problem.ranks)[source], problem._block(pattern, rank))
+            wrong += differing(segments(out, problem.ranks)[source], problem._block(pattern, rank))
     return wrong
 
 
 _WRONG = {
     "all_reduce": lambda problem, world: _everywhere(world, problem.total()),
     "broadcast": lambda problem, world: _everywhere(world, problem.buffer(0)),
-    "reduce": lambda problem, world: _differing(world.buffers[0], problem.total()),
+    "reduce": lambda problem, world: differing(world.buffers[0], problem.total()),
     "scatter": lambda problem, world: _in_own_blocks(world, problem.buffer(0)),
-    "gather": lambda problem, world: _differing(world.buffers[0], _gathered(problem)),
+    "gather": lambda problem, world: differing(world.buffers[0], _gathered(problem)),
     "all_gather": lambda problem, world: _everywhere(world, _gathered(problem)),
     "reduce_scatter": lambda problem, world: _in_own_blocks(world, problem.total()),
     "all_to_all": _in_outs,

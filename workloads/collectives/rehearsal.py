@@ -112,9 +112,14 @@ class _Stage:
             if self._ready:
                 self._next()()
             else:
-                self.now_ns, _, happens = heapq.heappop(self._later)
-                self._ready.append(happens)
+                self._pass_time()
         self._check_end()
+
+    def _pass_time(self) -> None:
+        """To the next time at which something happens; all that happens then is ready."""
+        self.now_ns = self._later[0][0]
+        while self._later and self._later[0][0] == self.now_ns:
+            self._ready.append(heapq.heappop(self._later)[2])
 
     def _next(self) -> Callable[[], None]:
         if self._order:

@@ -11,22 +11,26 @@ from collections import defaultdict
 
 import numpy as np
 
+from workloads.collectives.problems import differing
 from workloads.collectives.program import World, segments
 from workloads.compression import Compressor, make
 from workloads.training.job import ITEM_BYTES, Job
 from workloads.training.log import Log
-from workloads.training.numbers import differing
 from workloads.training.series import Series
+
+_COMPRESSION_STREAM = 6  # of the seed; workloads/digits.py and federated_updates.py have those below
 
 
 def payload_share(job: Job) -> float:
     """How many bytes a rank's payloads of a step are for each byte of its gradient; 1.0 without compression."""
-    payloads_bytes = sum(_compressor(job, bucket, 0).payload_bytes for bucket in job.buckets)
+    payloads_bytes = sum(_compressor(job, bucket, 0).payload_bytes for bucket in range(len(job.buckets)))
     return payloads_bytes / (ITEM_BYTES * job.gradient_items)
 
 
-def _compressor(job: Job, bucket: slice, rank: int) -> Compressor:
-    return make(job.compression, job.kept, bucket.stop - bucket.start, job.seed + rank)
+def _compressor(job: Job, bucket: int, rank: int) -> Compressor:
+    numbers = job.buckets[bucket]
+    own_seed = int(np.random.SeedSequence([job.seed, _COMPRESSION_STREAM, rank, bucket]).generate_state(1)[0])
+    return make(job.compression, job.kept, numbers.stop - numbers.start, own_seed)
 
 
 class _Exchange:
@@ -44,7 +48,8 @@ class CompressedSums:
 
     def __init__(self, job: Job, log: Log) -> None:
         self._job, self._log = job, log
-        self._compressors = [[_compressor(job, bucket, rank) for rank in range(job.ranks)] for bucket in job.buckets]
+        ranks, buckets = range(job.ranks), range(len(job.buckets))
+        self._compressors = [[_compressor(job, bucket, rank) for rank in ranks] for bucket in buckets]
         self._worlds = [self._world(each) for each in self._compressors]
         self._exchanges: defaultdict[int, _Exchange] = defaultdict(_Exchange)
         self.series = Series("all_gather", job.algorithm, self._worlds, job.steps * len(job.buckets))

@@ -36,8 +36,7 @@ class Step:
 
     @property
     def end_ns(self) -> int:
-        """When the last rank was done that was not late; where all were (of several servers each may drop another's
-        part), when the last was."""
+        """When the last rank was done that was not late; where all were, when the last was."""
         ended = [turn for turn in self.turns.values() if turn.end_ns is not None]
         counted = [turn for turn in ended if not turn.late] or ended
         return max((turn.end_ns for turn in counted if turn.end_ns is not None), default=self.start_ns)
@@ -73,7 +72,7 @@ class Log:
         turn.compute_end_ns = self._now()
 
     def late(self, number: int, rank: int) -> None:
-        """Nobody waited for the rank's gradient of this step."""
+        """Nobody waited for any part of the rank's gradient of this step."""
         self._turn(number, rank).late = True
 
     def checked(self, number: int, wrong: int) -> None:

@@ -10,6 +10,9 @@ and their gradients back when all have gone forward:
     stage 0   F0 F1 F2 F3                   B3 B2 B1 B0
     stage 1      F0 F1 F2 F3             B3 B2 B1 B0
     stage 2         F0 F1 F2 F3       B3 B2 B1 B0        (B takes twice as long as F)
+
+GPipe computes activations anew in backward, to save memory (re-materialization); that is not modelled: here they are
+kept, and B does without another F.
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ from collections import defaultdict
 
 import numpy as np
 
+from workloads.collectives.problems import differing
 from workloads.collectives.program import Await, Program, Programs, Receive, Send, Signal, World
 from workloads.training.job import Job
 from workloads.training.log import Log
-from workloads.training.numbers import Numbers, Totals, differing
+from workloads.training.numbers import Numbers, Totals
 from workloads.training.series import Series
 
 _BLOCKS = 2  # of a layer

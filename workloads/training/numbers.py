@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from workloads.collectives.problems import differing
 from workloads.training.job import Job
 from workloads.training.log import Log
 
@@ -36,11 +37,6 @@ class Numbers:
         for rank in ranks:
             total += self.of(rank, step)[part]
         return total
-
-
-def differing(found: np.ndarray, expected: np.ndarray) -> int:
-    """How many numbers are not what they must be."""
-    return int(np.count_nonzero(found != expected))
 
 
 class Totals:

@@ -18,10 +18,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from workloads.collectives.problems import differing
 from workloads.collectives.program import Await, Program, Programs, Receive, Send, Signal, segments
 from workloads.training.job import Job
 from workloads.training.log import Log
-from workloads.training.numbers import Gradients, Numbers, differing
+from workloads.training.numbers import Gradients, Numbers
 
 _VERSION = 1  # a number ahead of the parameters: their version, exact in float32 up to 2**24
 Part = tuple[int, slice]  # bucket, which of the gradient's numbers
@@ -115,7 +116,7 @@ class _Truth:
 
 class _Worker:
     """What a rank knows: each shard's version, the sum of all gradients (of a model's also that of its last step), and
-    what it has told its other programs; late: a server has dropped its last gradient."""
+    what it has told its other programs."""
 
     def __init__(self, job: Job, model_items: int) -> None:
         self.versions = [0] * len(job.helpers)
@@ -123,7 +124,6 @@ class _Worker:
         self.before = np.zeros(model_items, np.float32)
         self.ready: defaultdict[tuple[int, int], Signal] = defaultdict(Signal)  # by turn, bucket
         self.got: defaultdict[tuple[int, int], Signal] = defaultdict(Signal)  # by turn, shard
-        self.late = False
         self.wrong = 0
 
 
@@ -162,8 +162,6 @@ class ServedTraining:
             if seen == shard.version:
                 shard.accept(worker, gradient)
                 yield shard.follows(seen)
-            else:
-                self._workers[worker].late = True
             message, seen = shard.message, shard.version
             yield Send(worker, message)
 
@@ -220,16 +218,16 @@ class ServedTraining:
             worker.ready[turn, bucket].set()
 
     def _update(self, rank: int, step: int) -> None:
-        """The model makes all steps that the parameters have made since the worker's last; those that the worker had no
-        part in are noted."""
+        """The model makes all steps that the parameters have made since the worker's last; the worker is late with its
+        own if no shard took its part, and misses the others."""
         worker, reached = self._workers[rank], min(self._workers[rank].versions)
         self._log.checked(step, worker.wrong)
-        if worker.late:
-            self._log.late(step, rank)
-        worker.wrong, worker.late = 0, False
+        worker.wrong = 0
         now = worker.total[: self._gradients.model_items]
         self._gradients.apply(rank, reached - 1, now - worker.before, self._needed)
         worker.before[:] = now
+        if not any(rank in shard.senders[step] for shard in self._shards):
+            self._log.late(step, rank)
         self._log.done(step, rank)
         for missed in range(step + 1, reached):
             self._log.skipped(missed, rank)
