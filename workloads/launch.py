@@ -192,4 +192,9 @@ def _tail(path: Path) -> list[str]:
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return []
-    return [line for line in text.splitlines() if line.strip()][-_LAST_LINES:]
+    return [_printable(line) for line in text.splitlines() if line.strip()][-_LAST_LINES:]
+
+
+def _printable(line: str) -> str:
+    """The line as a terminal may have it: what would steer one is told by its number."""
+    return "".join(each if each.isprintable() or each == "\t" else f"\\x{ord(each):02x}" for each in line)

@@ -305,3 +305,8 @@ def test_a_timeout_between_two_short_ranks_ends_the_launch() -> None:
     launched = workloads_launch.Launch([], timeout_ns=20_000_000, beat=lambda: None)
     launched.run(time.time_ns())  # none is started, as none is there yet
     assert launched.ended == "timeout"
+
+
+def test_last_lines_do_not_steer_a_terminal(folder: Path) -> None:
+    (folder / "0.err").write_bytes(b"\x1b[2Jred\x08\x00 \ttab \xc3\xa9\n")
+    assert last_lines(folder / "0") == ["\\x1b[2Jred\\x08\\x00 \ttab \N{LATIN SMALL LETTER E WITH ACUTE}"]

@@ -6,6 +6,7 @@ Payload that nobody reads is not copied: it is sent from a sparse memory file (s
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -23,6 +24,7 @@ _PAYLOAD_BYTES = 4 << 20
 # A receiver wakes for a short rest as a whole: a system call costs more than a packet. Of a long transfer it takes
 # pieces that are small against any window: what it has not taken is missing in the window that it offers.
 _WHOLE_REST_BYTES, _PIECE_BYTES = 256 << 10, 64 << 10
+_HANDSHAKE_LIMIT_S = 300.0  # a SYN is given up after two minutes (tcp_syn_retries)
 _SCRATCH = bytearray(4 << 20)
 _SO_MAX_PACING_RATE, _U64 = 47, struct.Struct("=Q")  # asm-generic/socket.h; Python has no name for it
 _DSCP_SHIFT = 2  # in the TOS byte, above the two bits of ECN, which are TCP's own (RFC 3168)
@@ -195,6 +197,7 @@ def _listener(fabric: Fabric, host: str, dscp: int) -> socket.socket:
     listener = _socket_of(fabric, host, dscp)
     listener.bind((fabric.nameToNode[host].IP(), PORT))
     listener.listen(1024)
+    listener.settimeout(_HANDSHAKE_LIMIT_S)
     return listener
 
 
@@ -210,7 +213,13 @@ def _handshake(
     except OSError as error:
         sending.close()
         raise OSError(error.errno, f"{sender} cannot connect to {receiver}: {error.strerror}") from error
-    receiving, _ = listener.accept()
+    try:
+        receiving, _ = listener.accept()
+    except socket.timeout as error:  # the handshake's last packets were lost: only one end thinks that it stands
+        sending.close()
+        raise OSError(
+            errno.ETIMEDOUT, f"{sender} cannot connect to {receiver}: half of a handshake was lost"
+        ) from error
     for end in (sending, receiving):
         end.setblocking(False)
     return sending, receiving
