@@ -377,6 +377,8 @@ def _conclude(folder: Path, as_json: bool, title: str) -> None:
             screen.comparison(sizes.columns, sizes.rows, sizes.title)
         screen.comparison(columns(kind_of(run)), summary["comparison"], title)
         print(f"report: {report}")
+        if (folder / "ranks").is_dir():
+            print(f"output: {folder / 'ranks'} (of rank 0: 0.out, 0.err)")
 
 
 def _report(arguments: argparse.Namespace) -> None:
