@@ -33,7 +33,8 @@ EXPERIMENT = Experiment(
     question="What do copies, system calls and interrupts of TCP cost a host, and what does RDMA spare it?",
     claim="slides 4, 16, 18: copies and interrupts cost latency, bandwidth and processor: 4 KB in 150 against 1.5 us,"
     " 12 against 48 GB/s, 92 % against 3 % of the processor, 1 GB all-reduce in 8.3 against 0.9 s",
-    expects="one core carries no more than the model's 42 Gb/s by TCP, and is full; RDMA fills the link and leaves the processor idle",
+    expects="one core carries no more than the model's 42 Gb/s by TCP, and is full; RDMA fills the link and leaves the"
+    " processor idle",
     defaults={
         "workload": "collective",
         "collective": "broadcast",
