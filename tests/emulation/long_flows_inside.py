@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import json
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -37,11 +39,12 @@ def over_tcp(
     """Flows of (sender, receiver, begin, end in ms) on a fabric of `keys`; the port of h1 goes down `cut_ms` after the
     begin. With `folder` that port is captured there."""
     spec = limits.resolve(parse(keys))
+    lab_folder = Path(tempfile.mkdtemp(dir="/dev/shm"))  # an ordinary user's own folder does not suit tcpdump
     with staged(spec) as stage:
         steady = tcp.Steady(2 * BLOCK_BYTES, spec.rate_bps * limits.segment_bytes(spec) // (spec.mtu_bytes + 14))
         hot = stage.port_towards("h1")
         with (
-            Capture([Point(hot, hot)] if folder else [], Path(folder or ".")),
+            Capture([Point(hot, hot)] if folder else [], lab_folder),
             tcp.connected(stage.fabric, [pair[:2] for pair in traffic], dscp=dscp, steady=steady) as made,
         ):
             begin_ns = time.time_ns() + MS
@@ -52,6 +55,8 @@ def over_tcp(
                 flows.run()
             ended_ns = time.time_ns()
         flows.write(Path("/dev/shm/arrivals"))
+    for file in lab_folder.iterdir():
+        shutil.copyfile(file, Path(folder or "", file.name))
     rows = np.fromfile("/dev/shm/arrivals", np.int64).reshape(-1, 3)
     return {
         "names": [connection.name for connection in made],
