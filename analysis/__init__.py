@@ -1,10 +1,10 @@
 """Files in, explanations out: reads run directories and captures, and never needs root or the lab."""
 
 try:
-    from analysis.pcap import read_pcap
+    from analysis.capture.reader import read_capture
     from analysis.run import Run
     from analysis.summary import summarize
 except ModuleNotFoundError as missing:
     raise ImportError(f"{missing.name} is missing; use the project's Python: $(python3 lab/cache.py)") from None
 
-__all__ = ["Run", "read_pcap", "summarize"]
+__all__ = ["Run", "read_capture", "summarize"]

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from analysis.pcap import ACK, FIN, RST, SYN, TCP, Packets
+from analysis.capture.packets import ACK, FIN, RST, SYN, TCP, Packets
 
 _Numbers = TypeVar("_Numbers", int, np.ndarray)
 

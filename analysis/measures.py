@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis import signals
-from analysis.pcap import CE
+from analysis.capture.packets import CE
 from analysis.queues import Traffic, buffer_fill_exact_s, buffer_fill_s, statistics
 from analysis.retransmits import CounterMatch, compare_with_kernel
 from analysis.roce import compare_with_soft_roce

@@ -27,8 +27,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.capture.packets import (
+    ACKNOWLEDGE,
+    CNP,
+    NAK_SYNDROME,
+    RNR_SYNDROME,
+    SEQUENCE_ERROR,
+    SYNDROME_KIND,
+    Packets,
+)
 from analysis.flows import Sent, distance, unwrap
-from analysis.pcap import ACKNOWLEDGE, CNP, NAK_SYNDROME, RNR_SYNDROME, SEQUENCE_ERROR, SYNDROME_KIND, Packets
 from analysis.retransmits import GO_BACK_N, UNEXPLAINED, CounterMatch, Resent
 from analysis.stalls import (
     NAK_IGNORED,

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Callable
 
 from analysis import roce
+from analysis.capture.packets import Packets
+from analysis.capture.reader import read_capture
 from analysis.dcqcn import DcqcnLog, read_dcqcn
 from analysis.fabric import Fabric
 from analysis.flows import Flow, Sent, flows_of
 from analysis.pause_log import PauseLog, read_pauses
-from analysis.pcap import Packets, read_pcap
 from analysis.queues import QueueSeries, read_queues
 from analysis.retransmits import Recovery, Resent, retransmissions
 from analysis.roce import RoceFlow
@@ -280,7 +281,7 @@ class Run:
     def packets(self, point: str) -> Packets:
         """The capture at `point`, such as "leaf1-eth1" or "h2-eth0"."""
         if point not in self._packets:
-            self._packets[point] = read_pcap(self.path / "pcap" / f"{point}.pcap")
+            self._packets[point] = read_capture(self.path / "pcap" / f"{point}.pcap")
         return self._packets[point]
 
     def has_capture(self, point: str | None) -> bool:

@@ -16,8 +16,8 @@ from analysis.fabric import Fabric
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.test_analysis_kinds import fabric_run
-from tests.unit.test_analysis_pcap import T0_NS
 from tests.unit.test_analysis_run import evidence
+from tests.unit.test_capture_reader import T0_NS
 from topologies.describe import describe
 from topologies.dumbbell import Dumbbell
 from topologies.fat_tree import FatTree

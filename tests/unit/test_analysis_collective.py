@@ -17,8 +17,8 @@ from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from experiments import fabrics, limits, rundir
 from experiments.spec import Spec, known, parse
-from tests.unit.test_analysis_pcap import T0_NS
 from tests.unit.test_analysis_run import evidence
+from tests.unit.test_capture_reader import T0_NS
 
 MIB = 1 << 20
 _PROVENANCE = {"seed": 1, "clock": "virtual", "kernel": {"version": "7.3.4"}, "wall": {"rounds_s": 1.0}}

@@ -23,8 +23,8 @@ from analysis.stalls import NOT_TOLD
 from analysis.verdicts import COLLAPSE, NO_COLLAPSE, NOT_PROVEN, incast_verdict, lossless_drops
 from tests.unit.roce_capture import PAYLOAD_BYTES, RoceCapture
 from tests.unit.test_analysis_kinds import fabric_json
-from tests.unit.test_analysis_pcap import T0_NS
 from tests.unit.test_analysis_run import evidence, make_run, measured
+from tests.unit.test_capture_reader import T0_NS
 
 TIMEOUT_US = 67_200
 END_US = TIMEOUT_US + 100

@@ -27,8 +27,8 @@ from analysis.run import Run
 from analysis.text import digits
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run, ports
-from tests.unit.test_analysis_pcap import T0_NS
 from tests.unit.test_analysis_run import evidence
+from tests.unit.test_capture_reader import T0_NS
 
 MS = 1_000_000
 UPDATE_BYTES = 1_024_000

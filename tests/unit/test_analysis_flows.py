@@ -8,13 +8,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.capture.reader import read_capture
 from analysis.flows import Flow, distance, flows_of, unwrap
-from analysis.pcap import read_pcap
-from tests.unit.test_analysis_pcap import T0_NS, Capture, pcap_bytes, tcp_frame
+from tests.unit.test_capture_reader import T0_NS, Capture, pcap_bytes, tcp_frame
 
 
 def flow_of(capture: Capture, folder: Path) -> Flow:
-    (flow,) = flows_of(read_pcap(capture.write(folder / "flow.pcap")))
+    (flow,) = flows_of(read_capture(capture.write(folder / "flow.pcap")))
     return flow
 
 
@@ -52,7 +52,7 @@ def test_positions_count_from_the_first_data_byte_and_cross_the_wrap(tmp_path: P
 
 
 def test_names_are_taken_by_both_endpoints(tmp_path: Path) -> None:
-    packets = read_pcap(Capture().send(0, 0).write(tmp_path / "a.pcap"))
+    packets = read_capture(Capture().send(0, 0).write(tmp_path / "a.pcap"))
     (flow,) = flows_of(packets, {("10.0.0.2:20000", "10.0.0.1:5000"): "h2", ("10.0.0.2:20001", "10.0.0.1:5000"): "h9"})
     assert flow.name == "h2"
 
@@ -106,7 +106,7 @@ def test_both_directions_of_a_connection_and_strangers_are_kept_apart(tmp_path: 
     ]
     path = tmp_path / "three.pcap"
     path.write_bytes(pcap_bytes([(T0_NS + place, frame) for place, frame in enumerate(frames)]))
-    flows = flows_of(read_pcap(path))
+    flows = flows_of(read_capture(path))
     assert [(flow.source, flow.send_end.tolist(), flow.ack_bytes.tolist()) for flow in flows] == [
         ("10.0.0.2:1", [10], [10]),
         ("10.0.0.1:2", [20], [0, 20]),
@@ -115,4 +115,4 @@ def test_both_directions_of_a_connection_and_strangers_are_kept_apart(tmp_path: 
 
 
 def test_a_capture_without_data_has_no_flows(tmp_path: Path) -> None:
-    assert flows_of(read_pcap(Capture().send(0, 0, payload=0).ack(1, 0).write(tmp_path / "bare.pcap"))) == []
+    assert flows_of(read_capture(Capture().send(0, 0, payload=0).ack(1, 0).write(tmp_path / "bare.pcap"))) == []

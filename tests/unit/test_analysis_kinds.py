@@ -17,8 +17,8 @@ from analysis.report_cases import columns
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from experiments import screen
-from tests.unit.test_analysis_pcap import T0_NS
 from tests.unit.test_analysis_run import SPEC, evidence, make_run, port
+from tests.unit.test_capture_reader import T0_NS
 from topologies.describe import describe
 from topologies.fat_tree import FatTree
 from topologies.gpu_pod import GpuPod

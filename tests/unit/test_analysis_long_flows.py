@@ -18,8 +18,8 @@ from analysis.run import Run
 from analysis.shares import bottleneck, fairness, line_share, payload_bps, queue, settling_s, steady
 from analysis.verdicts import NOT_PROVEN, lossless_drops
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run
-from tests.unit.test_analysis_pcap import T0_NS
 from tests.unit.test_analysis_run import evidence
+from tests.unit.test_capture_reader import T0_NS
 from topologies.units import BadRequest
 
 MS = 10**6

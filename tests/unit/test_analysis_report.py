@@ -19,8 +19,8 @@ from analysis.run import Run
 from analysis.style import look
 from analysis.summary import write_summary
 from experiments import screen
-from tests.unit.test_analysis_pcap import T0_NS, Capture
 from tests.unit.test_analysis_run import ROUND_US, make_run, measured
+from tests.unit.test_capture_reader import T0_NS, Capture
 
 DESIGN_KEYS = {
     "experiment", "spec", "seed", "clock", "goodput_bps", "rounds", "ideal_seconds", "packets", "drops",

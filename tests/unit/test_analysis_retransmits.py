@@ -18,7 +18,7 @@ from analysis.retransmits import (
     retransmissions,
 )
 from tests.unit.test_analysis_flows import flow_of
-from tests.unit.test_analysis_pcap import Capture
+from tests.unit.test_capture_reader import Capture
 
 RTO_MIN_NS = 200_000_000
 RTO_US = 201_000

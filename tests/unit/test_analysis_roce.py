@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.pcap import read_pcap
+from analysis.capture.reader import read_capture
 from analysis.retransmits import GO_BACK_N, UNEXPLAINED
 from analysis.roce import (
     NAK,
@@ -23,14 +23,14 @@ from analysis.roce import (
 from analysis.stalls import NAK_IGNORED, NOT_TOLD, PAUSED, Round, Stall
 from analysis.stalls import UNEXPLAINED as NO_CAUSE
 from tests.unit.roce_capture import PAYLOAD_BYTES, RNR, RoceCapture
-from tests.unit.test_analysis_pcap import T0_NS, Capture, pcap_bytes
+from tests.unit.test_capture_reader import T0_NS, Capture, pcap_bytes
 
 TIMEOUT_US = 67_200
 SECOND = Round(T0_NS, T0_NS + 10**9, 6 * PAYLOAD_BYTES)
 
 
 def flow_of(capture: RoceCapture, folder: Path) -> RoceFlow:
-    flow = flow_between(read_pcap(capture.write(folder / "flow.pcap")), "10.0.0.2:17", "10.0.0.1:18", "h2>h1")
+    flow = flow_between(read_capture(capture.write(folder / "flow.pcap")), "10.0.0.2:17", "10.0.0.1:18", "h2>h1")
     assert flow is not None
     return flow
 
@@ -76,7 +76,7 @@ def test_cnps_are_told_apart_from_acknowledgements(tmp_path: Path) -> None:
 def test_other_queue_pairs_and_other_transports_are_no_part_of_the_flow(tmp_path: Path) -> None:
     records = [*six().records, *RoceCapture(own=19, peer=20).send(1, 0, 1).ack(9, 1).records]
     (tmp_path / "all.pcap").write_bytes(pcap_bytes([*records, *Capture().send(2, 0).records]))
-    packets = read_pcap(tmp_path / "all.pcap")
+    packets = read_capture(tmp_path / "all.pcap")
     first, second = (
         flow_between(packets, f"10.0.0.2:{own}", f"10.0.0.1:{peer}", "x") for own, peer in ((17, 18), (19, 20))
     )

@@ -15,7 +15,7 @@ import pytest
 
 from analysis.run import Run
 from analysis.verdicts import COLLAPSE, NO_COLLAPSE, NOT_PROVEN, Verdict, incast_verdict, port_drops
-from tests.unit.test_analysis_pcap import T0_NS, Capture, pcap_bytes
+from tests.unit.test_capture_reader import T0_NS, Capture, pcap_bytes
 from topologies.units import BadRequest
 
 ROOT = Path(__file__).resolve().parents[2]

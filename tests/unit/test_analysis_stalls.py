@@ -10,8 +10,8 @@ from analysis import stalls as causes
 from analysis.retransmits import Recovery
 from analysis.stalls import Round, Stall, stalls, waits
 from tests.unit.test_analysis_flows import flow_of
-from tests.unit.test_analysis_pcap import T0_NS, Capture
 from tests.unit.test_analysis_retransmits import RTO_MIN_NS, RTO_US, window
+from tests.unit.test_capture_reader import T0_NS, Capture
 
 SECOND = Round(T0_NS, T0_NS + 10**9, 6000)
 NO_PROBES = Recovery(RTO_MIN_NS, tlp=False, rack=False)

@@ -11,25 +11,25 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Callable, NamedTuple
 
 import numpy as np
 
+from analysis.capture.packets import (
+    ACKNOWLEDGE,
+    COLUMNS,
+    PAUSE,
+    PAUSE_CLASSES,
+    PFC,
+    ROCE_PORT,
+    TCP,
+    UDP,
+    Damage,
+    Packets,
+    empty_columns,
+)
 from topologies.units import BadRequest
-
-TCP, UDP = 6, 17
-FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
-
-CE = 3  # of the ECN field (RFC 3168)
-ROCE_PORT = 4791
-ACKNOWLEDGE, CNP = 0x11, 0x81  # BTH opcodes
-ACK_SYNDROME, RNR_SYNDROME, NAK_SYNDROME = 0x00, 0x20, 0x60  # AETH: its upper three bits
-SEQUENCE_ERROR = 0x60  # AETH: the NAK of a gap in the packet sequence
-SYNDROME_KIND = 0xE0
-PAUSE, PFC = 0x0001, 0x0101  # MAC control opcodes
-PAUSE_CLASSES = 8
 
 _FILE_HEADER_BYTES = 24
 _RECORD_HEADER_BYTES = 16
@@ -103,72 +103,6 @@ _PADDING = bytes(14 + 2 * 4 + 60 + _LONGEST_TCP_HEADER_BYTES)  # a window may re
 _OPTION_END, _OPTION_NOP, _OPTION_SACK, _OPTION_TIMESTAMPS = 0, 1, 5, 8
 
 
-@dataclass(frozen=True, eq=False)
-class Packets:
-    """The packets of one capture in file order: columns of equal length (n,), one entry per packet.
-
-    time_ns since the epoch; wire_bytes without FCS; addresses and ports as numbers; ecn and dscp from the IP
-    header (RFC 3168, RFC 2474); timestamps of RFC 7323 and the number of SACK blocks (RFC 2018). Of RoCEv2 the
-    opcode, destination queue pair, packet sequence number and acknowledge request of its BTH, and the syndrome of its
-    AETH; payload_bytes is that of TCP or of a RoCEv2 packet on a reliable connection, and UDP other than RoCEv2 has no
-    ports here. mac_control is the opcode of a MAC control frame (PAUSE or PFC), pause_classes the bits of the classes
-    that it tells, all of them for PAUSE, and pause_quanta (n, 8) each class's. A field that a packet lacks, or that was
-    not captured, is 0; protocol is 0 for anything but IPv4. truncated: the file ends inside a record, which is left
-    out.
-    """
-
-    time_ns: np.ndarray
-    wire_bytes: np.ndarray
-    protocol: np.ndarray
-    payload_bytes: np.ndarray
-    src_ip: np.ndarray
-    dst_ip: np.ndarray
-    ecn: np.ndarray
-    dscp: np.ndarray
-    sport: np.ndarray
-    dport: np.ndarray
-    seq: np.ndarray
-    ack: np.ndarray
-    flags: np.ndarray
-    window: np.ndarray
-    timestamp_value: np.ndarray
-    timestamp_echo: np.ndarray
-    sack_blocks: np.ndarray
-    opcode: np.ndarray
-    qpn: np.ndarray
-    psn: np.ndarray
-    ack_request: np.ndarray
-    syndrome: np.ndarray
-    mac_control: np.ndarray
-    pause_classes: np.ndarray
-    pause_quanta: np.ndarray
-    truncated: bool = False
-
-    def __len__(self) -> int:
-        return len(self.time_ns)
-
-    @property
-    def is_roce(self) -> np.ndarray:
-        """Which packets (n,) are RoCEv2's."""
-        return (self.protocol == UDP) & (self.dport == ROCE_PORT)
-
-    def select(self, which: np.ndarray) -> Packets:
-        """The packets that a boolean mask (n,) or an index array picks, in its order."""
-        return Packets(**{name: getattr(self, name)[which] for name in _COLUMNS}, truncated=self.truncated)
-
-
-_COLUMNS = tuple(field.name for field in fields(Packets) if field.name != "truncated")
-_DTYPES = {
-    **dict.fromkeys(_COLUMNS, np.uint32),
-    **dict.fromkeys(("time_ns", "wire_bytes", "payload_bytes"), np.int64),
-    **dict.fromkeys(("protocol", "ecn", "dscp", "flags", "sack_blocks"), np.uint8),
-    **dict.fromkeys(("opcode", "syndrome", "pause_classes"), np.uint8),
-    **dict.fromkeys(("sport", "dport", "window", "mac_control", "pause_quanta"), np.uint16),
-    "ack_request": np.bool_,
-}
-_WIDTHS = {"pause_quanta": (PAUSE_CLASSES,)}  # what a packet has several of
-
-
 class _Layout(NamedTuple):
     """What the file header says: struct byte order and nanoseconds per unit of a record's fraction."""
 
@@ -176,7 +110,7 @@ class _Layout(NamedTuple):
     fraction_ns: int
 
 
-def read_pcap(path: str | os.PathLike[str]) -> Packets:
+def read_capture(path: str | os.PathLike[str]) -> Packets:
     """The packets of one pcap file; a record cut off at the end is left out and said in `truncated`.
 
     Raises BadRequest, naming the file and what was found, when it cannot be read or is no Ethernet pcap.
@@ -187,8 +121,9 @@ def read_pcap(path: str | os.PathLike[str]) -> Packets:
     buffer = np.frombuffer(data + _PADDING, np.uint8)
     starts = range(0, max(len(offsets), 1), _CHUNK_RECORDS)
     chunks = [_decode(buffer, offsets[start : start + _CHUNK_RECORDS], layout) for start in starts]
-    columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in _COLUMNS}
-    return Packets(**columns, truncated=truncated)
+    columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in COLUMNS}
+    columns["number"] = np.arange(1, len(columns["time_ns"]) + 1)
+    return Packets(**columns, ipv6=(), damage=Damage(truncated=truncated))
 
 
 def _contents(path: Path) -> bytes:
@@ -233,7 +168,7 @@ def _windows(buffer: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
 
 def _decode(buffer: np.ndarray, offsets: np.ndarray, layout: _Layout) -> dict[str, np.ndarray]:
     """The columns of the records at `offsets`."""
-    columns = {name: np.zeros((len(offsets), *_WIDTHS.get(name, ())), dtype) for name, dtype in _DTYPES.items()}
+    columns = empty_columns(len(offsets))
     record = _windows(buffer, offsets, _RECORD_HEADER_BYTES).view(layout.order + "u4").astype(np.int64)
     columns["time_ns"] = record[:, 0] * 1_000_000_000 + record[:, 1] * layout.fraction_ns
     columns["wire_bytes"] = record[:, 3]

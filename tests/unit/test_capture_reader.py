@@ -16,7 +16,8 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Raw
 from scapy.utils import wrpcap
 
-from analysis.pcap import ACK, PAUSE, PFC, SYN, read_pcap
+from analysis.capture.packets import ACK, PAUSE, PFC, SYN
+from analysis.capture.reader import read_capture
 from topologies.units import BadRequest
 
 T0_NS = 1_700_000_000_123_456_789
@@ -117,7 +118,7 @@ def test_fields_of_a_file_written_by_scapy(tmp_path: Path) -> None:
         frame.time = 1_700_000_000 + place
     wrpcap(str(tmp_path / "scapy.pcap"), frames, nano=True)
 
-    packets = read_pcap(tmp_path / "scapy.pcap")
+    packets = read_capture(tmp_path / "scapy.pcap")
 
     assert packets.time_ns.tolist() == [1_700_000_000 * 10**9, 1_700_000_001 * 10**9]
     assert packets.wire_bytes.tolist() == [len(frame) for frame in frames]
@@ -137,7 +138,7 @@ def test_fields_of_a_file_written_by_scapy(tmp_path: Path) -> None:
 def test_both_byte_orders_and_resolutions(tmp_path: Path, order: str, magic: int, resolution_ns: int) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(pcap_bytes([(T0_NS, tcp_frame("1.2.3.4:5", "6.7.8.9:10", 3, 4, 50))], magic, order))
-    packets = read_pcap(path)
+    packets = read_capture(path)
     assert packets.time_ns.tolist() == [T0_NS // resolution_ns * resolution_ns]
     assert packets.payload_bytes.tolist() == [50]
 
@@ -146,7 +147,7 @@ def test_packets_that_are_not_tcp_are_kept_without_ports(tmp_path: Path) -> None
     udp = Ether() / IP(src="10.0.0.2", dst="10.0.0.1", proto=17) / UDP(sport=9, dport=9)
     fragment = Ether() / IP(src="10.0.0.2", dst="10.0.0.1", frag=100, proto=6) / Raw(bytes(64))
     wrpcap(str(tmp_path / "mixed.pcap"), [Ether() / ARP(), udp, fragment])
-    packets = read_pcap(tmp_path / "mixed.pcap")
+    packets = read_capture(tmp_path / "mixed.pcap")
     assert packets.protocol.tolist() == [0, 17, 6]
     assert packets.sport.tolist() == [0, 0, 0]
     assert packets.payload_bytes.tolist() == [0, 0, 0]
@@ -161,14 +162,14 @@ def test_headers_cut_by_the_snaplen_are_zero(
 ) -> None:
     path = tmp_path / "short.pcap"
     path.write_bytes(pcap_bytes([(T0_NS, tcp_frame("1.2.3.4:5", "6.7.8.9:10", 3, 4, 50))], snaplen=snaplen))
-    packets = read_pcap(path)
+    packets = read_capture(path)
     assert (packets.protocol[0], packets.sport[0], packets.timestamp_value[0]) == (protocol, sport, timestamp)
 
 
 def test_options_cut_by_the_snaplen_do_not_reach_into_the_next_record(tmp_path: Path) -> None:
     path = tmp_path / "short.pcap"
     path.write_bytes(pcap_bytes([(T0_NS, tcp_frame("1.2.3.4:5", "6.7.8.9:10", 3, 4))] * 2, snaplen=60))
-    assert read_pcap(path).timestamp_value.tolist() == [0, 0]
+    assert read_capture(path).timestamp_value.tolist() == [0, 0]
 
 
 def test_a_record_cut_off_at_the_end_is_left_out_and_said(tmp_path: Path) -> None:
@@ -177,22 +178,22 @@ def test_a_record_cut_off_at_the_end_is_left_out_and_said(tmp_path: Path) -> Non
     cut = tmp_path / "cut.pcap"
     for missing in (1, 50, 99, 110):
         cut.write_bytes(data[:-missing])
-        packets = read_pcap(cut)
+        packets = read_capture(cut)
         assert (len(packets), packets.truncated) == (1, True)
-    assert (len(read_pcap(whole)), read_pcap(whole).truncated) == (2, False)
+    assert (len(read_capture(whole)), read_capture(whole).truncated) == (2, False)
 
 
 def test_a_record_of_impossible_length_ends_the_file(tmp_path: Path) -> None:
     path = tmp_path / "damaged.pcap"
     path.write_bytes(pcap_bytes([(T0_NS, bytes(60))]) + struct.pack("<IIII", 0, 0, 2**31, 60) + bytes(400_000))
-    packets = read_pcap(path)
+    packets = read_capture(path)
     assert (len(packets), packets.truncated) == (1, True)
 
 
 def test_a_capture_without_packets(tmp_path: Path) -> None:
     path = tmp_path / "none.pcap"
     path.write_bytes(pcap_bytes([]))
-    packets = read_pcap(path)
+    packets = read_capture(path)
     assert (len(packets), packets.truncated) == (0, False)
 
 
@@ -211,21 +212,21 @@ def test_a_file_that_is_no_ethernet_capture_is_named_with_what_was_found(
     path = tmp_path / "stranger.bin"
     path.write_bytes(content)
     with pytest.raises(BadRequest, match=r"stranger.bin") as error:
-        read_pcap(path)
+        read_capture(path)
     assert found in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match=r"nowhere.pcap"):
-        read_pcap(tmp_path / "nowhere.pcap")
+        read_capture(tmp_path / "nowhere.pcap")
 
 
 def test_more_records_than_one_chunk(tmp_path: Path) -> None:
     count = 70_000
     path = tmp_path / "long.pcap"
     path.write_bytes(pcap_bytes([(T0_NS + n, tcp_frame("1.2.3.4:5", "6.7.8.9:10", n, 4, n % 3)) for n in range(count)]))
-    packets = read_pcap(path)
+    packets = read_capture(path)
     assert np.array_equal(packets.seq, np.arange(count))
     assert np.array_equal(packets.payload_bytes, np.arange(count) % 3)
     assert np.array_equal(packets.time_ns, T0_NS + np.arange(count))
@@ -247,7 +248,7 @@ def test_no_damage_raises_anything_but_a_bad_request(
     path = tmp_path_factory.mktemp("damage") / "x.pcap"
     path.write_bytes(bytes(data[: max(len(data) - cut, 0)]))
     try:
-        packets = read_pcap(path)
+        packets = read_capture(path)
     except BadRequest:
         return
     assert len({len(getattr(packets, name)) for name in ("time_ns", "seq", "payload_bytes", "sack_blocks")}) == 1
@@ -264,7 +265,7 @@ def test_roce_packets_written_by_scapy(tmp_path: Path) -> None:
     frames = [Ether() / ends / udp / each for each in (first, last, nak, cnp)]
     wrpcap(str(tmp_path / "roce.pcap"), [*frames, Ether() / ends / UDP(sport=1, dport=2) / Raw(bytes(40))])
 
-    packets = read_pcap(tmp_path / "roce.pcap")
+    packets = read_capture(tmp_path / "roce.pcap")
 
     assert packets.is_roce.tolist() == [True] * 4 + [False]
     assert packets.opcode.tolist() == [0x06, 0x09, 0x11, 0x81, 0]
@@ -284,7 +285,7 @@ def test_pause_frames_written_by_scapy(tmp_path: Path) -> None:
         Ether() / MACControlGate() / Raw(bytes(40)),
     ]
     wrpcap(str(tmp_path / "pause.pcap"), frames)
-    packets = read_pcap(tmp_path / "pause.pcap")
+    packets = read_capture(tmp_path / "pause.pcap")
     assert packets.mac_control.tolist() == [PFC, PAUSE, 0]
     assert packets.pause_classes.tolist() == [0b1001, 0xFF, 0]
     assert packets.pause_quanta.tolist() == [[7, 0, 0, 65535, 0, 0, 0, 0], [300] * 8, [0] * 8]
@@ -296,5 +297,5 @@ def test_roce_headers_cut_by_the_snaplen(tmp_path: Path, snaplen: int, is_roce: 
     path = tmp_path / "short.pcap"
     frame = bytes(Ether() / IP() / UDP(dport=4791) / BTH(opcode=0x11, dqpn=1, psn=2) / AETH(syndrome=0x60))
     path.write_bytes(pcap_bytes([(T0_NS, frame)], snaplen=snaplen))
-    packets = read_pcap(path)
+    packets = read_capture(path)
     assert (packets.is_roce[0], packets.syndrome[0]) == (is_roce, syndrome)

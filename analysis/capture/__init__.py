@@ -1,0 +1,1 @@
+"""Captures to columns: any pcap or pcapng, ours or a stranger's."""
