@@ -76,7 +76,7 @@ def retransmits(run: Run) -> int | None:
         return _roce_beyond_need(run)
     if run.tcp_counters is not None:
         return run.tcp_counters.get("RetransSegs", 0)
-    return sum(len(events) for events in run.retransmissions.values()) if run.flows and run.rounds else None
+    return sum(len(events) for events in run.retransmissions.values()) if run.sent_flows and run.rounds else None
 
 
 def _roce_beyond_need(run: Run) -> int | None:
@@ -191,8 +191,8 @@ def fill_s(run: Run) -> float | None:
     if (
         run.parameters.path.uplinks == 0
         and run.has_capture(run.hot_port)
-        and run.flows
-        and len(run.flows) == run.parameters.senders
+        and run.sent_flows
+        and len(run.sent_flows) == run.parameters.senders
     ):
         return buffer_fill_exact_s(_arriving(run), _leaving(run), run.parameters.buffer_bytes)
     series = run.queue(run.hot_port)
@@ -205,8 +205,8 @@ def fill_s(run: Run) -> float | None:
 
 def _arriving(run: Run) -> Traffic:
     """All data of the senders, at the time it reaches the hot port's queue."""
-    times = np.concatenate([flow.send_ns for flow in run.flows]) + run.parameters.port_delay_ns
-    lengths = np.concatenate([flow.send_wire_bytes for flow in run.flows])
+    times = np.concatenate([flow.send_ns for flow in run.sent_flows]) + run.parameters.port_delay_ns
+    lengths = np.concatenate([flow.send_wire_bytes for flow in run.sent_flows])
     return Traffic(times, lengths)
 
 

@@ -69,7 +69,7 @@ def sequence(run: Run) -> tuple[Figure, str, str]:
     if not run.stalls:
         raise Skipped("no flow stalled, or its sender's capture is missing")
     stall = max(run.stalls, key=lambda each: each.seconds)
-    flow = next(each for each in run.flows if each.name == stall.flow)
+    flow = next(each for each in run.sent_flows if each.name == stall.flow)
     begin_ns = run.rounds[0].start_ns + round(stall.start_s * 1e9)
     during = next(each for each in run.rounds if each.start_ns <= begin_ns < each.end_ns)
     title = f"{flow.name} is silent for {text.seconds(stall.seconds)}, then its {_ending(stall)}"
@@ -160,9 +160,9 @@ def _join(panels: Sequence[Axes], during: Round) -> None:
 def timeline(run: Run) -> tuple[Figure, str, str]:
     """What every flow did over all rounds: moving, stalled (by cause), or waiting for the others at the
     barrier."""
-    if not run.flows or not run.rounds:
+    if not run.sent_flows or not run.rounds:
         raise Skipped("no sender captures, or no finished round")
-    rows = {name: row for row, name in enumerate(sorted((flow.name for flow in run.flows), key=text.natural))}
+    rows = {name: row for row, name in enumerate(sorted((flow.name for flow in run.sent_flows), key=text.natural))}
     title = _timeline_title(run)
     figure, (axes,) = new_figure(
         title,
@@ -171,7 +171,7 @@ def timeline(run: Run) -> tuple[Figure, str, str]:
     )
     waiting = [
         ((wait.start_s, rows[wait.flow]), (wait.start_s + wait.seconds, rows[wait.flow]))
-        for wait in waits(run.flows, run.rounds)
+        for wait in waits(run.sent_flows, run.rounds)
     ]
     axes.add_collection(LineCollection(waiting, colors="#DDDDDD", linewidths=1.6, label=_WAITING))
     for cause in CAUSES:

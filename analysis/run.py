@@ -137,7 +137,7 @@ class Run:
         return self.measured.get("roce")
 
     @cached_property
-    def flows(self) -> tuple[Sent, ...]:
+    def sent_flows(self) -> tuple[Sent, ...]:
         """The measured flows as their senders' captures show them; those whose capture is missing are left
         out (see `missing`)."""
         if self.workload not in _FLOW_WORKLOADS:
@@ -148,12 +148,12 @@ class Run:
     @cached_property
     def tcp_flows(self) -> tuple[Flow, ...]:
         """Those of the flows that are TCP's."""
-        return tuple(flow for flow in self.flows if isinstance(flow, Flow))
+        return tuple(flow for flow in self.sent_flows if isinstance(flow, Flow))
 
     @cached_property
     def roce_flows(self) -> tuple[RoceFlow, ...]:
         """Those of the flows that are queue pairs'."""
-        return tuple(flow for flow in self.flows if isinstance(flow, RoceFlow))
+        return tuple(flow for flow in self.sent_flows if isinstance(flow, RoceFlow))
 
     @cached_property
     def senders(self) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ class Run:
     @cached_property
     def stalls(self) -> list[Stall]:
         """Every stall of the measured flows within the rounds, in order of time."""
-        if not self.rounds or not self.flows:
+        if not self.rounds or not self.sent_flows:
             return []
         if not self.parameters.is_roce:
             return stalls(self.tcp_flows, self.rounds, self.recovery)

@@ -227,7 +227,7 @@ def _late_probes(run: Run) -> int | None:
 
 def all_captured(run: Run) -> bool:
     """Whether every sender's flow was captured, and there is a round to look at."""
-    return bool(run.rounds and run.flows) and len(run.flows) == run.parameters.senders
+    return bool(run.rounds and run.sent_flows) and len(run.sent_flows) == run.parameters.senders
 
 
 def port_drops(ports: Mapping[str, Any]) -> dict[str, int]:

@@ -111,7 +111,7 @@ def evidence(verdict: Verdict) -> dict[str, bool | None]:
 def test_a_whole_run(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     assert run.hot_port == "leaf1-eth1"
-    assert [flow.name for flow in run.flows] == ["h2", "h3"]
+    assert [flow.name for flow in run.sent_flows] == ["h2", "h3"]
     assert [(stall.flow, stall.cause) for stall in run.stalls] == [("h3", "rto_tail_loss")]
     assert run.rounds[0].seconds == pytest.approx(ROUND_US / 1e6)
     assert run.tcp_counters == {"InSegs": 5, "RetransSegs": 1, "TCPTimeouts": 1}
@@ -155,7 +155,7 @@ def test_missing_and_empty_captures_are_said(tmp_path: Path) -> None:
     (tmp_path / "run" / "pcap" / "h2-eth0.pcap").unlink()
     (tmp_path / "run" / "pcap" / "h3-eth0.pcap").write_bytes(pcap_bytes([]))
     (tmp_path / "run" / "telemetry" / "queue.parquet").unlink()
-    assert [flow.name for flow in run.flows] == []
+    assert [flow.name for flow in run.sent_flows] == []
     assert [reason.split("/")[-1] for reason in run.missing] == [
         "h2-eth0.pcap: cannot be read: No such file or directory",
         "h3-eth0.pcap: no data of flow h3",
