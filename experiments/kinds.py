@@ -155,7 +155,7 @@ def _roce_mtu(value: Any, name: str) -> int:
 
 MOST_SIZES = 64
 _SIZES_ALLOWED = (
-    f"sizes such as 64KiB,1MiB,16MiB, or a range 64KiB-16MiB, each four times the one before; up to {MOST_SIZES}"
+    f"sizes such as 64KiB,1MiB,16MiB, or a range 64KiB-16MiB, each four times the one before until the last; up to {MOST_SIZES}"
 )
 
 
@@ -163,7 +163,8 @@ def _sizes(value: Any, name: str) -> tuple[int, ...]:
     """Ascending sizes in bytes of a list or a range."""
     try:
         words = [word.strip() for word in str(value).split(",")]
-        found = sorted({size for word in words for size in _range(word, name)})
+        ranges = [_range(word, name) for word in words]
+        found = sorted({size for each in ranges for size in each}) if all(ranges) else []
     except BadRequest:
         found = []
     if not found or found[0] < 1 or len(found) > MOST_SIZES:
@@ -174,9 +175,10 @@ def _sizes(value: Any, name: str) -> tuple[int, ...]:
 def _range(word: str, name: str) -> list[int]:
     first, dash, last = word.partition("-")
     sizes_bytes = [parse_bytes(first, name)]
-    while dash and sizes_bytes[-1] and sizes_bytes[-1] * 4 <= parse_bytes(last, name):
+    last_bytes = parse_bytes(last, name) if dash else sizes_bytes[0]
+    while 0 < sizes_bytes[-1] < last_bytes:
         sizes_bytes.append(sizes_bytes[-1] * 4)
-    return sizes_bytes
+    return sizes_bytes if sizes_bytes[-1] == last_bytes else []
 
 
 def _format_sizes(sizes_bytes: tuple[int, ...]) -> str:

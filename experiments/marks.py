@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NoReturn
 
 from controller.marking import dcqcn_curve, dctcp_step, dctcp_threshold_bytes, marking_for, red_drop
 from experiments import lossless
@@ -112,5 +113,15 @@ def _check(spec: Spec, rate_bps: int) -> None:
     given = f"is not below {bound} of {format_bytes(bound_bytes)}"
     if curve.kmin_bytes >= bound_bytes and spec.queue != "dctcp":
         refuse("kmin", f"{kmin}{where} {given}: {first} before anything is marked", f"below {bound}")
-    if curve.kmax_bytes >= bound_bytes:
+    if curve.kmax_bytes >= bound_bytes and spec.kmax_bytes is not None:
         refuse("kmax", f"{kmax}{where} {given}: {first} before all is marked", f"below {bound}")
+    if curve.kmax_bytes >= bound_bytes:
+        _refuse_bound(spec, f"{kmax}{where}", first)
+
+
+def _refuse_bound(spec: Spec, kmax: str, first: str) -> NoReturn:
+    """Nobody gave the threshold that is too high: it follows from rate and delay, and what is too low for it is named."""
+    bound_bytes = _bound(spec)[0]
+    name = "buffer" if spec.pfc == "off" else "xoff"
+    follows = f"the threshold (kmax) that follows from rate and delay, {kmax}: {first} before all is marked"
+    refuse(name, f"{format_bytes(bound_bytes)} is not above {follows}", f"a larger {name}, or a kmax below it")

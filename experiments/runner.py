@@ -19,7 +19,7 @@ from experiments.spec import LAUNCH, Spec, known
 from lab.boot import Job, Outcome, Stop
 from lab.boot import run as boot
 from lab.kernel import Kernel
-from topologies.units import BadRequest
+from topologies.units import BadRequest, format_bytes
 
 WATCHDOG_S = 900.0
 SHELL_WATCHDOG_S = 24 * 3600.0
@@ -29,6 +29,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"} if sys.version_info < (3, 12) else {}
 
 # An error of execve: its file is the name of a program, without a folder.
+_KILLED = 128 + 9  # SIGKILL, as a shell counts it
 _MISSING_TOOL = re.compile(r"\[Errno (2|13)\] .*: '[\w.-]+'$")
 
 _STALLED = (
@@ -170,12 +171,20 @@ def _explain(task: Task, setting: Setting, outcome: Outcome, errors: str) -> str
         "stalled": _STALLED.format(setting.stall_s),
         "interrupted": "interrupted",
         "died": f"the lab kernel died: {lines[-1] if lines else 'without a word'}",
-    }.get(outcome.ended_as, lines[-1] if lines else f"exit status {outcome.status}")
+    }.get(outcome.ended_as, lines[-1] if lines else _status(task, outcome))
     if lines:
         (task.folder / "errors.log").write_text("\n".join(lines) + "\n")
     kept = f" (what was measured is in {task.folder})" if rundir.has_rounds(task.folder) else ""
     hint = "; `./run_experiment check` lists what is missing" if _MISSING_TOOL.search(reason) else ""
     return f"{task.label}: {reason}{hint}{kept}"
+
+
+def _status(task: Task, outcome: Outcome) -> str:
+    """What an exit status without a word says: nothing but the lab's own kernel kills in there."""
+    if outcome.status != _KILLED:
+        return f"exit status {outcome.status}"
+    given = format_bytes(limits.memory_bytes(task.spec))
+    return f"the lab's {given} of memory were not enough, and its kernel ended the run (exit status {_KILLED})"
 
 
 def run_all(

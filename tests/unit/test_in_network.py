@@ -48,7 +48,7 @@ class Network:
     done: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.workers = [Worker(self.pool) for _ in range(self.pool.workers)]
+        self.workers = [Worker(self.pool, rank) for rank in range(self.pool.workers)]
         self.aggregator = Aggregator(self.pool)
 
     def add(self, worker: int, tensor: int, array: np.ndarray) -> None:
@@ -130,7 +130,7 @@ def test_without_trouble_every_part_and_every_sum_goes_once() -> None:
 
 def pair(slots: int = 1) -> tuple[list[Worker], Aggregator]:
     pool = Pool(2, slots, payload_bytes=4, timeout_ns=MS)
-    return [Worker(pool), Worker(pool)], Aggregator(pool)
+    return [Worker(pool, 0), Worker(pool, 1)], Aggregator(pool)
 
 
 def ones(count: int) -> np.ndarray:
@@ -138,7 +138,7 @@ def ones(count: int) -> np.ndarray:
 
 
 def test_no_more_chunks_are_under_way_than_there_are_slots() -> None:
-    worker = Worker(Pool(2, slots=3, payload_bytes=4, timeout_ns=MS))
+    worker = Worker(Pool(2, slots=3, payload_bytes=4, timeout_ns=MS), 0)
     assert [each.number for each in worker.add(0, ones(5), lambda: None)] == [0, 1, 2]
     following = worker.sum_arrived(0, 1, ones(1).view(np.uint8))
     assert following is not None
@@ -185,6 +185,19 @@ def test_who_hears_nothing_sends_again_ever_more_patiently_up_to_64_times_the_fi
         assert [each.number for each in worker.late(now_ns)] == [0]
     assert waits_ns == [MS * times for times in (1, 2, 4, 8, 16, 32, 64, 64, 64)]
     assert worker.resent == 9
+
+
+def test_no_two_slots_of_any_workers_send_again_at_one_time_twice() -> None:
+    pool = Pool(workers=3, slots=4, payload_bytes=4, timeout_ns=MS)
+    due_ns = []
+    for rank in range(pool.workers):
+        worker = Worker(pool, rank)
+        worker.add(0, ones(pool.slots), lambda: None)
+        assert len(worker.late(MS)) == pool.slots  # the first time all at once
+        while worker.due_ns is not None and worker.due_ns < 5 * MS:
+            due_ns.append(worker.due_ns)
+            worker.late(worker.due_ns)
+    assert len(set(due_ns)) == len(due_ns) == pool.workers * pool.slots
 
 
 def test_a_new_chunk_is_due_before_one_that_was_sent_again() -> None:

@@ -124,8 +124,8 @@ PFC = {"pfc": "on", "transport": "roce", "xoff": "100KB"}
         ),
         (
             {**LEAF_SPINE, "queue": "dctcp", "rate": "100Gbps", "delay": "10us", "spines": 1, "buffer": "500KB"},
-            "kmax: 588946B at 400Gbps is not below the buffer of 500KB: the tail would drop before all is marked;"
-            " allowed: below the buffer",
+            "buffer: 500KB is not above the threshold (kmax) that follows from rate and delay, 588946B at 400Gbps: the"
+            " tail would drop before all is marked; allowed: a larger buffer, or a kmax below it",
         ),
         (
             {**PFC, "queue": "dcqcn", "kmax": "100KB"},
@@ -137,7 +137,8 @@ PFC = {"pfc": "on", "transport": "roce", "xoff": "100KB"}
         ),
         (
             {"pfc": "on", "traffic_class": "lossless", "xoff": "30KB", "queue": "dctcp"},
-            "kmax: 30.28KB is not below xoff of 30KB: PFC would act before all is marked; allowed: below xoff",
+            "xoff: 30KB is not above the threshold (kmax) that follows from rate and delay, 30.28KB: PFC would act"
+            " before all is marked; allowed: a larger xoff, or a kmax below it",
         ),
     ],
 )

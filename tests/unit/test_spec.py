@@ -119,7 +119,7 @@ REFUSED: dict[str, list[Any]] = {
     "algorithm": ["rings", "tree2"],
     "shards": ["0", 1.5],
     "group": ["0", "all"],
-    "sizes": ["0B", "1", "1KB-", "4KB-1KB,", "1KB;2KB", "-1KB", 5],
+    "sizes": ["0B", "1", "1KB-", "4KB-1KB,", "1KB;2KB", "-1KB", 5, "1MB-3MB", "4KB-1KB", "4KB,2KB-1KB"],
     "dtype": ["float64", "int"],
     "iterations": ["0", "-1"],
     "warmup": ["-1", "few"],

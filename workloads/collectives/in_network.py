@@ -41,7 +41,7 @@ class InNetwork:
     ) -> None:
         self.pool, self._loop, self._hosts = pool, loop, names
         self._aggregator = Aggregator(pool)
-        self._workers = [Worker(pool) for _ in sockets]
+        self._workers = [Worker(pool, rank) for rank in range(len(sockets))]
         self._descriptors = [each.fileno() for each in sockets]
         self._numbers = {descriptor: number for number, descriptor in enumerate(self._descriptors)}
         self._unsent: list[list[Datagram]] = [[] for _ in sockets]
@@ -152,7 +152,7 @@ class InNetwork:
             headers, sizes_bytes = inbox.take(descriptor)
             there_may_be_more = inbox.is_full
             for header, row, size_bytes in zip(headers, inbox.payloads, sizes_bytes):
-                if size_bytes > 0:  # else a greeting that came late
+                if 0 < size_bytes <= len(row):  # else a greeting that came late, or nobody's of ours
                     yield header, row[:size_bytes]
 
     def _serve_worker(self, number: int, descriptor: int) -> None:

@@ -13,7 +13,8 @@ chunk; and only once all have sent that one can a worker come back to the first 
 What differs from the paper: a packet carries its chunk's number instead of version, slot and offset, which follow from
 it. So a copy that the network held back until its slot was in use anew is told from a part of the new chunk, whereas
 SwitchML relies on a network that does not do that. A worker that hears nothing doubles its patience each time, up to 64
-times the first. Numbers are added in their own type; the paper's switch had only integers.
+times the first, and each of its slots waits a part of it longer that is its own: what is sent again at one time by all
+workers would meet in the same small buffer each time, and the same part of it would be lost each time. Numbers are added in their own type; the paper's switch had only integers.
 """
 
 from __future__ import annotations
@@ -74,11 +75,11 @@ class _Sent:
 
 
 class Worker:
-    """One worker: what it adds, one tensor after the other, and what it must send. `due_ns`: when it has something to
+    """Worker `rank`: what it adds, one tensor after the other, and what it must send. `due_ns`: when it has something to
     send again, at the earliest (None: nothing is under way)."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, rank: int) -> None:
+        self._pool, self._rank = pool, rank
         self._tensors: deque[Tensor] = deque()
         self._numbered = 0  # chunks of all tensors so far
         self._idle = dict.fromkeys(range(pool.slots))  # the next chunk of each slot that has nothing under way
@@ -111,10 +112,16 @@ class Worker:
         most_ns = _MOST_TIMES_PATIENT * self._pool.timeout_ns
         for each in late:
             each.patience_ns = min(2 * each.patience_ns, most_ns)
-            each.due_ns = now_ns + each.patience_ns
+            each.due_ns = now_ns + each.patience_ns + self._apart_ns(each)
         self.due_ns = min((each.due_ns for each in self._sent.values()), default=None)
         self.resent += len(late)
         return [each.chunk for each in late]
+
+    def _apart_ns(self, sent: _Sent) -> int:
+        """How much longer than its patience a chunk waits: of all slots of all workers, no two equally long."""
+        pool = self._pool
+        place = (sent.chunk.number % pool.slots) * pool.workers + self._rank
+        return sent.patience_ns * place // (pool.slots * pool.workers)
 
     def _send(self, now_ns: int, number: int) -> Chunk:
         del self._idle[number]

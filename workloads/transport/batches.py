@@ -73,10 +73,12 @@ class Inbox:
         self.is_full = False
 
     def take(self, descriptor: int) -> tuple[list[tuple], list[int]]:
-        """What has come: the headers as tuples, and how many bytes each has in its row of `payloads`, until the next
-        call. Raises OSError."""
+        """What has come: the headers as tuples, and how many bytes of payload each came with, until the next call; its
+        row of `payloads` has as many of them as fit. Raises OSError."""
         messages = self._messages
-        taken = _LIBC.recvmmsg(descriptor, messages.array, messages.count, socket.MSG_DONTWAIT, None)
+        # MSG_TRUNC: a datagram's own length is told, not how much of it there was room for
+        flags = socket.MSG_DONTWAIT | socket.MSG_TRUNC
+        taken = _LIBC.recvmmsg(descriptor, messages.array, messages.count, flags, None)
         self.is_full = taken == messages.count
         if taken < 0:
             code = ctypes.get_errno()
