@@ -284,8 +284,24 @@ def headline(run: Run) -> str:
     share = 8 * row.busbw / run.parameters.path.rate_bps
     return (
         f"{collective(run)} by {algorithm(run)}, {text.counted(ranks(run), 'rank')}, {text.size(row.size_bytes)}: "
-        f"{text.seconds(row.seconds)}, busbw {bits} ({share:.1%} of a host's link){beside_model}"
+        f"{text.seconds(row.seconds)}, busbw {bits} ({share:.1%} of a host's link{_above(run, share)}){beside_model}"
+        f"{_shared_uplinks(run)}"
     )
+
+
+def _above(run: Run, share: float) -> str:
+    """How busbw can be more than a link carries."""
+    if share <= 1:
+        return ""
+    if algorithm(run) == "in_network":
+        return ": nccl-tests counts what a ring would send, of which an aggregator saves half"
+    return ": inside servers NVLink carries it" if run.given("topology") == "gpu_pod" else ""
+
+
+def _shared_uplinks(run: Run) -> str:
+    """What a model without collisions leaves out, where that is what makes it slower."""
+    hashed = run.given("routing") == "ecmp" and verdict(run).verdict.startswith(SLOWER)
+    return "; flows that ECMP's hash puts on one uplink share it (routing=d_mod_k keeps them apart)" if hashed else ""
 
 
 def beside(run: Run) -> str:

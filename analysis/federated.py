@@ -121,12 +121,12 @@ def verdict(run: Run) -> Verdict:
 
 
 def _cause(run: Run, pieces: tuple[Evidence, ...]) -> str:
-    """Why rounds take longer than their links need."""
+    """Why rounds take longer than their links need: what explains most of it first."""
     _, _, timeouts, drops, waiting, _ = pieces
-    if timeouts.holds is False and drops.holds is False:
-        return INCAST
     if waiting.holds is False:
         return STRAGGLERS
+    if timeouts.holds is False and drops.holds is False:
+        return INCAST
     return PROCESSORS if run.spec.get("host_cost") in ("tcp", "rdma") else SLOW
 
 

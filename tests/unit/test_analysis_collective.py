@@ -188,3 +188,18 @@ def test_rows_take_the_median_of_timed_calls(tmp_path: Path) -> None:
     (first, *_) = size_rows(make(tmp_path / "run"))
     assert first.calls == 1
     assert first.of_model == pytest.approx(1.0, abs=0.01)
+
+
+def test_bandwidth_above_a_link_is_explained(tmp_path: Path) -> None:
+    pod: dict[str, Any] = {"topology": "gpu_pod", "servers": 2, "ranks": 16, "rate": "400Gbps"}
+    assert "NVLink carries it" in collective.headline(make(tmp_path / "pod", algorithm="hierarchical", **pod))
+    assert "an aggregator saves half" in collective.headline(make(tmp_path / "spared", algorithm="in_network"))
+    assert "% of a host's link)" in collective.headline(make(tmp_path / "ring"))
+
+
+def test_a_slow_call_on_hashed_paths_names_them(tmp_path: Path) -> None:
+    fabric: dict[str, Any] = {"topology": "leaf_spine", "ranks": 16}
+    assert "ECMP's hash" in collective.headline(make(tmp_path / "slow", factor=1.5, **fabric))
+    assert "ECMP" not in collective.headline(make(tmp_path / "quick", **fabric))
+    apart = make(tmp_path / "apart", factor=1.5, routing="d_mod_k", **fabric)
+    assert "ECMP" not in collective.headline(apart)
