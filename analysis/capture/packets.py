@@ -30,7 +30,7 @@ class Damage:
     truncated: the file ends inside a record, which is left out; foreign_link: packets of a link type that is not read;
     cut_headers: packets captured shorter than their headers; empty: records of no bytes; backwards: packets whose time
     lies before that of the packet before them (on the same interface); garbage_bytes: bytes between records that are
-    no record.
+    no record; untimed: packets for which the file has no time, so that they have that of the packet before them.
     """
 
     truncated: bool = False
@@ -39,6 +39,7 @@ class Damage:
     empty: int = 0
     backwards: int = 0
     garbage_bytes: int = 0
+    untimed: int = 0
 
     def __add__(self, other: Damage) -> Damage:
         return Damage(
@@ -122,7 +123,7 @@ class Packets:
     def address(self, number: int) -> str:
         """An address in words: "10.0.0.1", "fe80::1"."""
         if number < FIRST_IPV6:
-            return str(ipaddress.IPv4Address(number))
+            return str(ipaddress.IPv4Address(int(number)))
         return str(ipaddress.IPv6Address(self.ipv6[number - FIRST_IPV6]))
 
     def endpoint(self, number: int, port: int) -> str:

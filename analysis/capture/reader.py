@@ -1,295 +1,197 @@
-"""Capture files to columns: classic pcap (libpcap's savefile(5), version 2.4), Ethernet, IPv4, TCP, RoCEv2, and the
-pause frames of Ethernet.
+"""Capture files to columns: any pcap or pcapng, whole or a piece at a time in bounded memory.
 
-Record headers are walked once, because each one's place depends on the length of the one before; everything
-else is gathered for many records at a time. The headers are read as the structured types below, which are the
-wire layouts of IEEE 802.3 (annexes 31B: PAUSE, 31D: priority-based flow control), RFC 791, RFC 9293, RFC 768, and the
-InfiniBand specification (volume 1, chapter 9, and annex A17: RoCEv2).
+What a file is, and what packs it, is told by its first bytes. Records are found one after the other (pcap, pcapng);
+their headers are then read for many at a time: link layer (links), IPv4 and IPv6 (ip), TCP (tcp), UDP and RoCEv2 (udp),
+pause frames (mac_control).
 """
 
 from __future__ import annotations
 
 import os
-import struct
-from pathlib import Path
-from typing import Callable, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.capture.packets import (
-    ACKNOWLEDGE,
-    COLUMNS,
-    PAUSE,
-    PAUSE_CLASSES,
-    PFC,
-    ROCE_PORT,
-    TCP,
-    UDP,
-    Damage,
-    Packets,
-    empty_columns,
-)
+from analysis.capture import pcap, pcapng
+from analysis.capture.addresses import AddressTable
+from analysis.capture.frames import Frames, blank
+from analysis.capture.ip import Datagrams, ipv4, ipv6
+from analysis.capture.links import IPV4, IPV6, MAC_CONTROL, carried
+from analysis.capture.mac_control import mac_control
+from analysis.capture.packets import COLUMNS, TCP, UDP, Damage, Packets
+from analysis.capture.records import Ending, Records
+from analysis.capture.source import Source, Window, open_source
+from analysis.capture.tcp import tcp
+from analysis.capture.udp import udp
 from topologies.units import BadRequest
 
-_FILE_HEADER_BYTES = 24
-_RECORD_HEADER_BYTES = 16
-_ETHERNET = 1
-_LARGEST_RECORD_BYTES = 262_144  # libpcap's MAXIMUM_SNAPLEN: a longer record is damage, not a packet
-_CHUNK_RECORDS = 1 << 15  # the windows of one chunk stay in the processor's cache
-_MAGICS = {  # first four bytes -> byte order, nanoseconds per unit of the fraction
-    b"\xd4\xc3\xb2\xa1": ("<", 1000),
-    b"\xa1\xb2\xc3\xd4": (">", 1000),
-    b"\x4d\x3c\xb2\xa1": ("<", 1),
-    b"\xa1\xb2\x3c\x4d": (">", 1),
-}
-_ETHERTYPE_IPV4, _ETHERTYPE_MAC_CONTROL = 0x0800, 0x8808
-_ETHERTYPES_VLAN = (0x8100, 0x88A8)
-_IPV4 = np.dtype(
-    [
-        ("version_ihl", "u1"),
-        ("tos", "u1"),
-        ("total_bytes", ">u2"),
-        ("id", ">u2"),
-        ("fragment", ">u2"),
-        ("ttl", "u1"),
-        ("protocol", "u1"),
-        ("checksum", ">u2"),
-        ("src_ip", ">u4"),
-        ("dst_ip", ">u4"),
-    ]
-)
-_TCP = np.dtype(
-    [
-        ("sport", ">u2"),
-        ("dport", ">u2"),
-        ("seq", ">u4"),
-        ("ack", ">u4"),
-        ("offset", "u1"),
-        ("flags", "u1"),
-        ("window", ">u2"),
-        ("checksum", ">u2"),
-        ("urgent", ">u2"),
-    ]
-)
-_UDP_BTH = np.dtype(
-    [
-        ("sport", ">u2"),
-        ("dport", ">u2"),
-        ("udp_bytes", ">u2"),
-        ("checksum", ">u2"),
-        ("opcode", "u1"),
-        ("pad", "u1"),
-        ("pkey", ">u2"),
-        ("qpn", ">u4"),
-        ("psn", ">u4"),
-    ]
-)
-_24_BITS = 0xFFFFFF
-_ACK_REQUEST = 1 << 31
-_ICRC_BYTES = 4
-# Bytes between BTH and payload by opcode of a reliable connection (RETH 16, AETH 4, immediate or key 4, AtomicETH 28,
-# AtomicAckETH 8), and which opcodes bring an AETH first.
-_EXTENSIONS = {
-    **{3: 4, 5: 4, 6: 16, 9: 4, 10: 16, 11: 20, 12: 16},
-    **{13: 4, 15: 4, 16: 4, ACKNOWLEDGE: 4, 18: 12, 19: 28, 20: 28, 22: 4, 23: 4},
-}
-_EXTENSION_BYTES = np.array([_EXTENSIONS.get(opcode, 0) for opcode in range(256)], np.int64)
-_WITH_AETH = (13, 15, 16, ACKNOWLEDGE, 18)
-_HIGHEST_RELIABLE = 23
-_MAC_CONTROL = np.dtype([("opcode", ">u2"), ("classes", ">u2"), ("quanta", ">u2", (PAUSE_CLASSES,))])
-_TCP_COLUMNS = ("sport", "dport", "seq", "ack", "flags", "window")
-_LONGEST_TCP_HEADER_BYTES = 60
-_PADDING = bytes(14 + 2 * 4 + 60 + _LONGEST_TCP_HEADER_BYTES)  # a window may reach past the last record
-_OPTION_END, _OPTION_NOP, _OPTION_SACK, _OPTION_TIMESTAMPS = 0, 1, 5, 8
+_CHUNK_PACKETS = 1 << 18
+_BATCH_RECORDS = 1 << 15  # what is decoded at a time stays in the processor's cache
+_KINDS = "pcap (a1b2c3d4 or a1b23c4d) or pcapng (0a0d0d0a), plain or packed by gzip or zstd"
 
 
-class _Layout(NamedTuple):
-    """What the file header says: struct byte order and nanoseconds per unit of a record's fraction."""
+def read_capture(path: str | os.PathLike[str], addresses: AddressTable | None = None) -> Packets:
+    """All packets of one capture file, or of standard input for "-"; what is wrong with it is counted in `damage`.
 
-    order: str
-    fraction_ns: int
-
-
-def read_capture(path: str | os.PathLike[str]) -> Packets:
-    """The packets of one pcap file; a record cut off at the end is left out and said in `truncated`.
-
-    Raises BadRequest, naming the file and what was found, when it cannot be read or is no Ethernet pcap.
+    IPv6 addresses get their numbers from `addresses`, to be shared by files that are joined. Raises BadRequest, naming
+    the file and what was found, when it cannot be read or is no capture.
     """
-    data = _contents(Path(path))
-    layout = _file_layout(Path(path), data)
-    offsets, truncated = _record_offsets(data, layout)
-    buffer = np.frombuffer(data + _PADDING, np.uint8)
-    starts = range(0, max(len(offsets), 1), _CHUNK_RECORDS)
-    chunks = [_decode(buffer, offsets[start : start + _CHUNK_RECORDS], layout) for start in starts]
-    columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in COLUMNS}
-    columns["number"] = np.arange(1, len(columns["time_ns"]) + 1)
-    return Packets(**columns, ipv6=(), damage=Damage(truncated=truncated))
+    return _assembled(list(_batches(path, addresses)))
 
 
-def _contents(path: Path) -> bytes:
+def stream_capture(
+    path: str | os.PathLike[str], addresses: AddressTable | None = None, chunk_packets: int = _CHUNK_PACKETS
+) -> Iterator[Packets]:
+    """The packets of one capture file in pieces of at most `chunk_packets`, at least one piece: numbers run on, and
+    `damage` is each piece's own. Otherwise as read_capture; what it raises comes with the first piece."""
+    waiting: list[_Batch] = []
+    for batch in _batches(path, addresses, chunk_packets):
+        if waiting and sum(map(len, waiting)) + len(batch) > chunk_packets:
+            yield _assembled(waiting)
+            waiting = []
+        waiting.append(batch)
+    yield _assembled(waiting)
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Packets whose headers were read together: the columns that they fill, the file's number of the first, the
+    addresses known by then, and what is wrong with them."""
+
+    count: int
+    first_number: int
+    columns: dict[str, np.ndarray]
+    ipv6: tuple[bytes, ...]
+    damage: Damage
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def _batches(
+    path: str | os.PathLike[str], addresses: AddressTable | None, most: int = _CHUNK_PACKETS
+) -> Iterator[_Batch]:
+    """Batches of at most `most` packets; the last, perhaps empty, tells how the file ended."""
+    table = AddressTable() if addresses is None else addresses
+    source = open_source(path)
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadRequest(f"{path}: cannot be read: {error.strerror}") from error
+        ending, clock, number = Ending(), _Clock(), 1
+        for records in _records(source, ending):
+            for part in _split(records, min(most, _BATCH_RECORDS)):
+                yield _decoded(part, number, table, clock)
+                number += len(part)
+        damage = Damage(truncated=ending.is_truncated or source.is_cut, garbage_bytes=ending.garbage_bytes)
+        yield _Batch(0, number, {}, table.as_it_stands(), damage)
+    finally:
+        source.close()
 
 
-def _file_layout(path: Path, data: bytes) -> _Layout:
-    if not data:
-        raise BadRequest(f"{path}: the file is empty; allowed: a pcap capture")
-    if data[:4] not in _MAGICS:
-        raise BadRequest(f"{path}: begins with {data[:4].hex()}; allowed: a pcap capture (a1b2c3d4 or a1b23c4d)")
-    if len(data) < _FILE_HEADER_BYTES:
-        raise BadRequest(f"{path}: ends after {len(data)} bytes, inside the pcap file header of {_FILE_HEADER_BYTES}")
-    layout = _Layout(*_MAGICS[data[:4]])
-    link_type = struct.unpack(layout.order + "I", data[20:24])[0] & 0x0FFFFFFF  # the top bits tell of an FCS
-    if link_type != _ETHERNET:
-        raise BadRequest(f"{path}: link type {link_type}; allowed: {_ETHERNET} (Ethernet)")
-    return layout
+def _records(source: Source, ending: Ending) -> Iterator[Records]:
+    window = Window(source)
+    window.advance()
+    magic = bytes(window.data[:4]) if len(window) >= 4 else bytes(window.data[: len(window)])
+    if not magic:
+        why = "cannot be unpacked" if source.is_cut else "the file is empty"
+        raise BadRequest(f"{source.name}: {why}; allowed: {_KINDS}")
+    if magic in pcap.MAGICS:
+        return pcap.batches(window, ending)
+    if magic == pcapng.MAGIC:
+        return pcapng.batches(window, ending)
+    raise BadRequest(f"{source.name}: begins with {magic.hex()}; allowed: {_KINDS}")
 
 
-def _record_offsets(data: bytes, layout: _Layout) -> tuple[np.ndarray, bool]:
-    """Where each whole record begins, and whether the file ends inside one (or a length is impossible)."""
-    captured_at: Callable[[bytes, int], tuple[int]] = struct.Struct(layout.order + "I").unpack_from
-    offsets: list[int] = []
-    offset, last = _FILE_HEADER_BYTES, len(data) - _RECORD_HEADER_BYTES
-    while offset <= last:
-        captured = captured_at(data, offset + 8)[0]
-        if captured > _LARGEST_RECORD_BYTES or offset + captured > last:
-            break
-        offsets.append(offset)
-        offset += _RECORD_HEADER_BYTES + captured
-    return np.array(offsets, np.int64), offset != len(data)
+def _split(records: Records, most: int) -> Iterator[Records]:
+    if len(records) <= most:
+        yield records
+        return
+    for start in range(0, len(records), most):
+        yield records.part(slice(start, start + most))
 
 
-def _windows(buffer: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
-    """A contiguous copy (n, width) of the bytes at `starts`."""
-    return np.lib.stride_tricks.sliding_window_view(buffer, width)[starts]
+class _Clock:
+    """The time of the packet before, at each interface and in the file, from batch to batch."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+        self._latest_ns = 0
+
+    def filled(self, records: Records) -> np.ndarray:
+        """Time stamps; a packet without one has that of the packet before it in the file."""
+        times_ns = records.time_ns
+        if records.is_untimed is not None:
+            told = np.where(records.is_untimed, 0, np.arange(1, len(records) + 1))
+            times_ns = np.concatenate([[self._latest_ns], times_ns])[np.maximum.accumulate(told)]
+        self._latest_ns = int(times_ns[-1])
+        return times_ns
+
+    def backwards(self, times_ns: np.ndarray, interface: np.ndarray) -> int:
+        """How many packets are earlier than the one before them at the same interface."""
+        if interface.min() == interface.max():
+            return self._backwards(times_ns, int(interface[0]))
+        return sum(self._backwards(times_ns[interface == each], int(each)) for each in np.unique(interface))
+
+    def _backwards(self, times_ns: np.ndarray, interface: int) -> int:
+        before_ns = self._last.get(interface, int(times_ns[0]))
+        self._last[interface] = int(times_ns[-1])
+        return int(times_ns[0] < before_ns) + int(np.count_nonzero(times_ns[1:] < times_ns[:-1]))
 
 
-def _decode(buffer: np.ndarray, offsets: np.ndarray, layout: _Layout) -> dict[str, np.ndarray]:
-    """The columns of the records at `offsets`."""
-    columns = empty_columns(len(offsets))
-    record = _windows(buffer, offsets, _RECORD_HEADER_BYTES).view(layout.order + "u4").astype(np.int64)
-    columns["time_ns"] = record[:, 0] * 1_000_000_000 + record[:, 1] * layout.fraction_ns
-    columns["wire_bytes"] = record[:, 3]
-    frame = offsets + _RECORD_HEADER_BYTES
-    frame_end = frame + record[:, 2]
-    inner, ethertype = _network_layer(buffer, frame)
-    controls = np.flatnonzero((ethertype == _ETHERTYPE_MAC_CONTROL) & (inner + _MAC_CONTROL.itemsize <= frame_end))
-    _decode_mac_control(buffer, columns, controls, inner[controls])
-    rows = np.flatnonzero((ethertype == _ETHERTYPE_IPV4) & (inner + _IPV4.itemsize <= frame_end))
-    at, at_bytes = _decode_ipv4(buffer, columns, rows, inner[rows], frame[rows])
-    for protocol, header, decode in ((TCP, _TCP, _decode_tcp), (UDP, _UDP_BTH, _decode_roce)):
-        which = (columns["protocol"][rows] == protocol) & (at > 0) & (at + header.itemsize <= frame_end[rows])
-        decode(buffer, columns, rows[which], at[which], at_bytes[which], frame_end[rows[which]])
-    return columns
+def _decoded(records: Records, number: int, addresses: AddressTable, clock: _Clock) -> _Batch:
+    frames = Frames(records.data, records.begin, records.captured, records.wire_bytes)
+    foreign = _read_headers(frames, records.link_type, addresses)
+    times_ns = clock.filled(records)
+    columns = {
+        **frames.columns,
+        "time_ns": times_ns,
+        "wire_bytes": records.wire_bytes,
+        "captured_bytes": records.captured.astype(np.uint32),
+        "interface": records.interface,
+    }
+    damage = Damage(
+        foreign_link=foreign,
+        cut_headers=int(np.count_nonzero(frames.is_cut)),
+        empty=int(np.count_nonzero(records.captured == 0)),
+        backwards=clock.backwards(times_ns, records.interface),
+        untimed=0 if records.is_untimed is None else int(np.count_nonzero(records.is_untimed)),
+    )
+    return _Batch(len(records), number, columns, addresses.as_it_stands(), damage)
 
 
-def _network_layer(buffer: np.ndarray, frame: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the header within each frame begins behind any VLAN tags (at most two, IEEE 802.1ad), and its ethertype."""
-    type_at = frame + 12
-    for _ in range(2):
-        tagged = np.isin(_ethertypes(buffer, type_at), _ETHERTYPES_VLAN)
-        if not tagged.any():
-            break
-        type_at = type_at + 4 * tagged
-    return type_at + 2, _ethertypes(buffer, type_at)
+def _read_headers(frames: Frames, link_type: int | np.ndarray, addresses: AddressTable) -> int:
+    """Fill the columns from the link layer up; how many frames are of a link type that is not read."""
+    found, foreign = carried(frames, link_type)
+    for headers, ethertype in found:
+        at_ipv4, at_ipv6, at_control = (ethertype == each for each in (IPV4, IPV6, MAC_CONTROL))
+        if at_ipv4.any():
+            _read_transport(frames, ipv4(frames, headers.keep(at_ipv4)))
+        if at_ipv6.any():
+            _read_transport(frames, ipv6(frames, headers.keep(at_ipv6), addresses))
+        if at_control.any():
+            mac_control(frames, headers.keep(at_control))
+    return foreign
 
 
-def _ethertypes(buffer: np.ndarray, at: np.ndarray) -> np.ndarray:
-    return buffer[at].astype(np.uint16) << 8 | buffer[at + 1]
+def _read_transport(frames: Frames, datagrams: Datagrams) -> None:
+    for protocol, read in ((TCP, tcp), (UDP, udp)):
+        headers, room_bytes = datagrams.of(protocol)
+        if len(headers.rows):
+            read(frames, headers, room_bytes)
 
 
-def _decode_ipv4(
-    buffer: np.ndarray, columns: dict[str, np.ndarray], rows: np.ndarray, ip: np.ndarray, frame: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Fill the IPv4 columns of `rows`; where each transport header begins (0: none) and the bytes from there to the
-    datagram's end."""
-    header = _windows(buffer, ip, _IPV4.itemsize).view(_IPV4)[:, 0]
-    header_bytes = (header["version_ihl"] & 0x0F).astype(np.int64) * 4
-    for name in ("protocol", "src_ip", "dst_ip"):
-        columns[name][rows] = header[name]
-    columns["ecn"][rows], columns["dscp"][rows] = header["tos"] & 3, header["tos"] >> 2
-    # A total length of 0 is what a sender's capture shows for a segment that the NIC will cut up (TSO).
-    total_bytes = np.where(header["total_bytes"] > 0, header["total_bytes"], columns["wire_bytes"][rows] - (ip - frame))
-    well_formed = (header["version_ihl"] >> 4 == 4) & (header_bytes >= _IPV4.itemsize)
-    begins = well_formed & (header["fragment"] & 0x1FFF == 0)
-    return np.where(begins, ip + header_bytes, 0), total_bytes - header_bytes
+def _assembled(batches: list[_Batch]) -> Packets:
+    """Batches as one, each column's parts let go as soon as they are joined."""
+    total = sum(map(len, batches))
+    columns = {name: _column(name, batches) for name in COLUMNS if name != "number"}
+    first = batches[0].first_number
+    damage = sum((each.damage for each in batches), Damage())
+    numbers = np.arange(first, first + total)
+    return Packets(number=numbers, **columns, ipv6=batches[-1].ipv6, damage=damage)
 
 
-def _decode_mac_control(buffer: np.ndarray, columns: dict[str, np.ndarray], rows: np.ndarray, at: np.ndarray) -> None:
-    """Fill the columns of pause frames of `rows`; PAUSE has its one time where PFC has its classes."""
-    header = _windows(buffer, at, _MAC_CONTROL.itemsize).view(_MAC_CONTROL)[:, 0]
-    known = np.isin(header["opcode"], (PAUSE, PFC))
-    rows, header = rows[known], header[known]
-    is_pfc = header["opcode"] == PFC
-    columns["mac_control"][rows] = header["opcode"]
-    columns["pause_classes"][rows] = np.where(is_pfc, header["classes"] & 0xFF, 0xFF)
-    columns["pause_quanta"][rows] = np.where(is_pfc[:, None], header["quanta"], header["classes"][:, None])
-
-
-def _decode_roce(
-    buffer: np.ndarray,
-    columns: dict[str, np.ndarray],
-    rows: np.ndarray,
-    udp: np.ndarray,
-    udp_bytes: np.ndarray,
-    frame_end: np.ndarray,
-) -> None:
-    """Fill the RoCEv2 columns of those `rows` whose UDP header at `udp` has its port; UDP and BTH were captured
-    whole."""
-    header = _windows(buffer, udp, _UDP_BTH.itemsize).view(_UDP_BTH)[:, 0]
-    is_roce = header["dport"] == ROCE_PORT
-    rows, udp, udp_bytes, frame_end, header = (values[is_roce] for values in (rows, udp, udp_bytes, frame_end, header))
-    for name in ("sport", "dport", "opcode"):
-        columns[name][rows] = header[name]
-    columns["qpn"][rows], columns["psn"][rows] = header["qpn"] & _24_BITS, header["psn"] & _24_BITS
-    columns["ack_request"][rows] = header["psn"] & _ACK_REQUEST > 0
-    overhead = _UDP_BTH.itemsize + _EXTENSION_BYTES[header["opcode"]] + (header["pad"] >> 4 & 3) + _ICRC_BYTES
-    carried = np.where(header["opcode"] <= _HIGHEST_RELIABLE, udp_bytes - overhead, 0)
-    columns["payload_bytes"][rows] = np.maximum(carried, 0)
-    told = np.isin(header["opcode"], _WITH_AETH) & (udp + _UDP_BTH.itemsize < frame_end)
-    columns["syndrome"][rows[told]] = buffer[udp[told] + _UDP_BTH.itemsize]
-
-
-def _decode_tcp(
-    buffer: np.ndarray,
-    columns: dict[str, np.ndarray],
-    rows: np.ndarray,
-    tcp: np.ndarray,
-    tcp_bytes: np.ndarray,
-    frame_end: np.ndarray,
-) -> None:
-    """Fill the TCP columns of `rows`, whose fixed headers begin at `tcp` and were captured whole."""
-    header = _windows(buffer, tcp, _TCP.itemsize).view(_TCP)[:, 0]
-    for name in _TCP_COLUMNS:
-        columns[name][rows] = header[name]
-    header_bytes = (header["offset"] >> 4).astype(np.int64) * 4
-    columns["payload_bytes"][rows] = np.maximum(tcp_bytes - header_bytes, 0)
-    _decode_options(buffer, columns, rows, tcp + _TCP.itemsize, np.minimum(tcp + header_bytes, frame_end))
-
-
-def _decode_options(
-    buffer: np.ndarray, columns: dict[str, np.ndarray], rows: np.ndarray, at: np.ndarray, end: np.ndarray
-) -> None:
-    """Walk the TCP options of all `rows` in step: those of each packet lie in [at, end)."""
-    while True:
-        kind, length = buffer[at], buffer[at + 1].astype(np.int64)
-        inside = (at < end) & (kind != _OPTION_END)
-        inside &= (kind == _OPTION_NOP) | ((length >= 2) & (at + length <= end))
-        if not inside.any():
-            return
-        rows, at, end, kind, length = (values[inside] for values in (rows, at, end, kind, length))
-        _take_timestamps(buffer, columns, rows, at, (kind == _OPTION_TIMESTAMPS) & (length == 10))
-        sack = kind == _OPTION_SACK
-        columns["sack_blocks"][rows[sack]] = (length[sack] - 2) // 8
-        at = at + np.where(kind == _OPTION_NOP, 1, length)
-
-
-def _take_timestamps(
-    buffer: np.ndarray, columns: dict[str, np.ndarray], rows: np.ndarray, at: np.ndarray, which: np.ndarray
-) -> None:
-    """Fill the timestamp columns of those `rows` whose option at `at` is a timestamps option."""
-    values = _windows(buffer, at[which] + 2, 8).view(">u4")
-    columns["timestamp_value"][rows[which]] = values[:, 0]
-    columns["timestamp_echo"][rows[which]] = values[:, 1]
+def _column(name: str, batches: list[_Batch]) -> np.ndarray:
+    """A column of all batches; where none fills it, memory that nothing has touched takes no room."""
+    if not any(name in each.columns for each in batches):
+        return blank(name, sum(map(len, batches)))
+    parts = [each.columns.pop(name) if name in each.columns else blank(name, len(each)) for each in batches]
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]

@@ -18,81 +18,8 @@ from scapy.utils import wrpcap
 
 from analysis.capture.packets import ACK, PAUSE, PFC, SYN
 from analysis.capture.reader import read_capture
+from tests.unit.frames import T0_NS, Capture, pcap_bytes, tcp_frame
 from topologies.units import BadRequest
-
-T0_NS = 1_700_000_000_123_456_789
-ISN = 2**32 - 2000  # every hand-made flow wraps
-
-
-def address(text: str) -> bytes:
-    return bytes(int(part) for part in text.split("."))
-
-
-def tcp_frame(
-    source: str,
-    destination: str,
-    seq: int,
-    ack: int,
-    payload: int = 0,
-    sacks: int = 0,
-    flags: int = ACK,
-    window: int = 500,
-) -> bytes:
-    """An Ethernet, IPv4, TCP frame between "address:port" endpoints, timestamps and `sacks` SACK blocks
-    included."""
-    (src, sport), (dst, dport) = source.split(":"), destination.split(":")
-    options = bytes([1, 1, 8, 10]) + struct.pack(">II", 7, 9)
-    options += bytes([1, 1, 5, 2 + 8 * sacks]) + bytes(8 * sacks) if sacks else b""
-    offset = (20 + len(options)) // 4 << 4
-    tcp = (
-        struct.pack(">HHIIBBHHH", int(sport), int(dport), seq % 2**32, ack % 2**32, offset, flags, window, 0, 0)
-        + options
-    )
-    total = 20 + len(tcp) + payload
-    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, total, 1, 0, 64, 6, 0, address(src), address(dst))
-    return bytes(12) + b"\x08\x00" + ip + tcp + bytes(payload)
-
-
-def pcap_bytes(
-    records: list[tuple[int, bytes]],
-    magic: int = 0xA1B23C4D,
-    order: str = "<",
-    snaplen: int = 100,
-    link_type: int = 1,
-) -> bytes:
-    """A capture file of (time in ns, frame) records."""
-    unit = 1 if magic == 0xA1B23C4D else 1000
-    out = [struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, snaplen, link_type)]
-    for time_ns, frame in records:
-        kept = frame[:snaplen]
-        out.append(struct.pack(order + "IIII", *divmod(time_ns // unit, 10**9 // unit), len(kept), len(frame)) + kept)
-    return b"".join(out)
-
-
-class Capture:
-    """A flow from `source` to h1 as its sender's capture shows it: segments and acknowledgements at times in
-    µs, places in bytes."""
-
-    def __init__(
-        self, source: str = "10.0.0.2:20000", destination: str = "10.0.0.1:5000", start_ns: int = T0_NS
-    ) -> None:
-        self.source, self.destination, self.start_ns = source, destination, start_ns
-        self.records: list[tuple[int, bytes]] = []
-
-    def send(self, at_us: float, start: int, payload: int = 1000) -> Capture:
-        frame = tcp_frame(self.source, self.destination, ISN + start, 1, payload)
-        self.records.append((self.start_ns + round(at_us * 1000), frame))
-        return self
-
-    def ack(self, at_us: float, place: int, sacks: int = 0, window: int = 500) -> Capture:
-        frame = tcp_frame(self.destination, self.source, 1, ISN + place, 0, sacks, window=window)
-        self.records.append((self.start_ns + round(at_us * 1000), frame))
-        return self
-
-    def write(self, path: Path) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(pcap_bytes(self.records))
-        return path
 
 
 def test_fields_of_a_file_written_by_scapy(tmp_path: Path) -> None:
@@ -143,14 +70,15 @@ def test_both_byte_orders_and_resolutions(tmp_path: Path, order: str, magic: int
     assert packets.payload_bytes.tolist() == [50]
 
 
-def test_packets_that_are_not_tcp_are_kept_without_ports(tmp_path: Path) -> None:
-    udp = Ether() / IP(src="10.0.0.2", dst="10.0.0.1", proto=17) / UDP(sport=9, dport=9)
+def test_packets_of_other_protocols_and_later_fragments_are_kept_without_ports(tmp_path: Path) -> None:
+    sctp = Ether() / IP(src="10.0.0.2", dst="10.0.0.1", proto=132) / Raw(bytes(64))
     fragment = Ether() / IP(src="10.0.0.2", dst="10.0.0.1", frag=100, proto=6) / Raw(bytes(64))
-    wrpcap(str(tmp_path / "mixed.pcap"), [Ether() / ARP(), udp, fragment])
+    wrpcap(str(tmp_path / "mixed.pcap"), [Ether() / ARP(), sctp, fragment])
     packets = read_capture(tmp_path / "mixed.pcap")
-    assert packets.protocol.tolist() == [0, 17, 6]
+    assert packets.protocol.tolist() == [0, 132, 6]
     assert packets.sport.tolist() == [0, 0, 0]
     assert packets.payload_bytes.tolist() == [0, 0, 0]
+    assert packets.is_fragment.tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -203,12 +131,9 @@ def test_a_capture_without_packets(tmp_path: Path) -> None:
         (b"", "empty"),
         (b"PK\x03\x04" + bytes(100), "504b0304"),
         (b"\x4d\x3c\xb2\xa1\x02\x00", "6 bytes"),
-        (pcap_bytes([], link_type=113), "link type 113"),
     ],
 )
-def test_a_file_that_is_no_ethernet_capture_is_named_with_what_was_found(
-    tmp_path: Path, content: bytes, found: str
-) -> None:
+def test_a_file_that_is_no_capture_is_named_with_what_was_found(tmp_path: Path, content: bytes, found: str) -> None:
     path = tmp_path / "stranger.bin"
     path.write_bytes(content)
     with pytest.raises(BadRequest, match=r"stranger.bin") as error:
@@ -273,7 +198,7 @@ def test_roce_packets_written_by_scapy(tmp_path: Path) -> None:
     assert packets.psn.tolist() == [0xFFFFFF, 0, 5, 0, 0]
     assert packets.ack_request.tolist() == [False, True, False, False, False]
     assert packets.syndrome.tolist() == [0, 0, 0x60, 0, 0]
-    assert packets.payload_bytes.tolist() == [1000, 997, 0, 0, 0]
+    assert packets.payload_bytes.tolist() == [1000, 997, 0, 0, 40]
     assert (packets.sport[0], packets.dscp[0], packets.ecn[0]) == (50_000, 26, 2)
 
 
