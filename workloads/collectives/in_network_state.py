@@ -75,8 +75,8 @@ class _Sent:
 
 
 class Worker:
-    """Worker `rank`: what it adds, one tensor after the other, and what it must send. `due_ns`: when it has something to
-    send again, at the earliest (None: nothing is under way)."""
+    """Worker `rank`: what it adds, one tensor after the other, and what it must send. `due_ns`: when it has something
+    to send again, at the earliest (None: nothing is under way)."""
 
     def __init__(self, pool: Pool, rank: int) -> None:
         self._pool, self._rank = pool, rank
