@@ -1,7 +1,7 @@
 # Each target sets up what it needs and can be run again at any time, by any user who can read this folder:
 # lint and tests keep no cache here, as one user's cache stops another's mypy.
 .NOTPARALLEL:
-.PHONY: help setup packages environment kernel examples demo test lint bench clean
+.PHONY: help setup packages environment kernel examples demo notebook test lint fuzz bench clean
 
 PYTHON = $(shell /usr/bin/python3 lab/cache.py)
 
@@ -19,12 +19,19 @@ kernel: packages environment  ## build the lab kernel (once, about ten minutes o
 demo: setup  ## set up, run the incast experiments, write a report
 	./run_experiment demo
 
+notebook: setup  ## set up, open the notebooks in Jupyter Lab (where there is no display: prints the address)
+	cd analysis/notebooks && exec $(PYTHON) -m jupyterlab --ServerApp.root_dir=. \
+		$(if $(filter 0,$(shell id -u)),--allow-root) $(if $(DISPLAY)$(WAYLAND_DISPLAY),,--no-browser)
+
 test: setup examples lint  ## set up, also what the examples run on, lint, run every test
 	$(PYTHON) -m pytest -p no:cacheprovider
 
 lint: packages environment  ## ruff and mypy
 	$(PYTHON) -m ruff check --no-cache
 	$(PYTHON) -m mypy --cache-dir=/dev/null
+
+fuzz: packages environment  ## 100,000 damaged and strange captures through reader and analyze, on all cores
+	$(PYTHON) -m tests.fuzz.run
 
 bench: setup  ## measure what the project promises: rates, times, packets per second
 	./run_experiment bench

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets a machine up for fabriclab. Usage: provision.sh [packages] [environment] [kernel] [examples]; by default the
-# first three. What examples/ runs on is optional: tests without it are skipped.
+# first three. What examples/ runs on, and the browser that tests look at pages with, is optional: tests without it are
+# skipped.
 # A step that is done already is skipped. The Makefile and the Vagrantfile both use this script.
 set -eu
 
@@ -16,6 +17,8 @@ needed=(
 )
 
 optional=(python3-torch python3-mpi4py openmpi-bin)  # what examples/ runs on, beside the above
+# Tests look at pages with it, as a reader would. Ubuntu's is a snap, which is not ours to install.
+[[ -r /etc/os-release && $(</etc/os-release) == *ID=ubuntu* ]] || optional+=(chromium chromium-driver)
 
 scratch=()
 trap 'rm -rf "${scratch[@]}"' EXIT
@@ -104,7 +107,7 @@ environment() {
 # Built beside and renamed when complete: an interrupted build is never taken for a finished one.
 build_environment() {
     local own=$1 building=$1.building
-    echo "environment: building $own: downloads the Python packages, a minute or two"
+    echo "environment: building $own: downloads about 200 MB of Python packages, 1.2 GB on disk; two to five minutes"
     unset PYTHONHOME PYTHONPATH
     rm -rf "$building" && scratch+=("$building")
     "$system_python" -m venv "$building" || stop "environment: cannot make $building (the message is above)"

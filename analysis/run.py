@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from analysis import roce
 from analysis.capture.packets import Packets
@@ -25,7 +25,11 @@ from analysis.stalls import Round, Stall, stalls
 from analysis.text import natural
 from topologies.units import BadRequest
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 FORMAT = 1
+UNFINISHED = "measured.json: the run was not completed"
 _FLOW_WORKLOADS = (INCAST, "permutation", "all_to_all")  # those whose flows send in rounds
 _LONG_FLOWS = "long_flows"
 _FLOW_KEYS = ("flow", "sender", "source", "destination")
@@ -184,6 +188,12 @@ class Run:
         paused = {flow: held.get(point, []) for flow, point in points.items()}
         return roce.roce_stalls(self.roce_flows, self.rounds, paused)
 
+    @cached_property
+    def origin_ns(self) -> int | None:
+        """Where the seconds of the run's tables begin: the start of the first round, or of the first long flow; None
+        without any."""
+        return self.rounds[0].start_ns if self.rounds else self.traffic_ns[0] if self.traffic_ns else None
+
     @property
     def span_ns(self) -> tuple[int, int]:
         """From the first round's start to the last one's end; raises BadRequest when no round was
@@ -195,7 +205,7 @@ class Run:
     @cached_property
     def missing(self) -> tuple[str, ...]:
         """The evidence files that are absent or unreadable, each with the reason."""
-        unfinished = [] if self.measured.get("complete") else ["measured.json: the run was not completed"]
+        unfinished = [] if self.measured.get("complete") else [UNFINISHED]
         failed = [f"cases/{name}: no measured.json" for name in self._case_names(finished=False)]
         reasons = [*unfinished, *self._captures_missing(), *self._lost_packets(), *self._samples_missing(), *failed]
         return tuple(dict.fromkeys(reason for reason in reasons if reason))
@@ -267,10 +277,10 @@ class Run:
         return _trouble(lambda: self._dcqcn_log) if self.has_dcqcn else ""
 
     @cached_property
-    def cases(self) -> dict[str, Run]:
+    def cases(self) -> dict[str, Self]:
         """The further runs in cases/ that have results, by label (`missing` names the others): first the
         cases in natural order, then the points of a sweep by scheme and senders."""
-        return {name: Run(self.path / "cases" / name) for name in self._case_names(finished=True)}
+        return {name: type(self)(self.path / "cases" / name) for name in self._case_names(finished=True)}
 
     def _case_names(self, finished: bool) -> list[str]:
         folder = self.path / "cases"
@@ -291,6 +301,11 @@ class Run:
     def queue(self, port: str | None) -> QueueSeries | None:
         """The queue samples of a port; None when the run has none of it."""
         return None if self._queue_trouble() or port is None else self._queues.get(port)
+
+    @property
+    def sampled_ports(self) -> tuple[str, ...]:
+        """The ports that the run has queue samples of."""
+        return () if self._queue_trouble() else tuple(self._queues)
 
     @property
     def longest_queue_bytes(self) -> int | None:
