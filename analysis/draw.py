@@ -42,9 +42,10 @@ from analysis.draw_layout import (
     text_width_in,
 )
 from analysis.fabric import Fabric, Wire
-from analysis.style import DPI, INK, TITLE
+from analysis.style import DPI, INK, TITLE, TITLE_LETTERS, shown
 from topologies.units import BadRequest
 
+_Line = list[tuple[float, float]]
 _METADATA: dict[str, dict[str, None]] = {  # what would make equal drawings differ, left out
     ".png": {"Software": None},
     ".svg": {"Date": None, "Creator": None},
@@ -55,6 +56,8 @@ _HOST_FILL, _NVSWITCH_FILL, _GROUND, _UNTOLD = "#FFFFFF", "#E9D8F0", "#EFEFEF", 
 _TIER_FILLS = ("#DCEBF7", "#CFE8DC", "#F7E3C8")
 _ROW_NAMES = {"agg": "aggregation", "sw": "switch"}
 _LOADS = LinearSegmentedColormap.from_list("load", ("#A9D3EA", "#0072B2", "#D55E00"))
+_LITTLE = 0.25  # use of links below which the colours do not reach to the whole rate
+_LOADED, _BETWEEN_PT = 1.3, 0.25  # a direction's line is wider than a link's alone; half of what parts the two
 _TINY_PT, _BELOW_HOSTS_IN, _OVER_ROW_IN = 5.0, 1.0, 0.14
 _BOLD = 1.15  # how much wider bold letters are, at the most
 _THINNER = ((60, 1.0), (300, 0.7), (1000, 0.4), (math.inf, 0.25))  # up to so many links, their width
@@ -63,16 +66,21 @@ _THINNER = ((60, 1.0), (300, 0.7), (1000, 0.4), (math.inf, 0.25))  # up to so ma
 def draw_fabric(document: Mapping[str, Any], path: Path, title: str, load: Mapping[str, float] | None = None) -> None:
     """Draw the fabric of a fabric.json into `path`, as PNG, SVG or PDF by its suffix; equal input gives equal bytes.
 
-    `load`: by interface ("leaf1-eth5"), how much of its rate was used, 0 to 1; a link then has the colour of its
-    busier direction, grey where neither is told. Raises BadRequest for another suffix, or a document that lacks
-    something.
+    `load`: by the sending interface ("leaf1-eth5"), how much of its rate was used, 0 to 1; every link is then two lines
+    in the colours of its two directions, data going on the right-hand one, grey where it is not told. Raises BadRequest
+    for another suffix, or a document that lacks something.
     """
     if path.suffix not in _METADATA:
         raise BadRequest(f"path: {path.name!r} is given; allowed: names that end in {', '.join(_METADATA)}")
-    figure = _figure(place(Fabric.of(document)), title, load)
+    figure = fabric_figure(document, title, load)
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "fabriclab", "pdf.fonttype": 42}):
         figure.savefig(path, dpi=DPI, metadata=_METADATA[path.suffix])
+
+
+def fabric_figure(document: Mapping[str, Any], title: str, load: Mapping[str, float] | None = None) -> Figure:
+    """The drawing of `draw_fabric` before it is saved."""
+    return _figure(place(Fabric.of(document)), title, load)
 
 
 def _figure(placed: Placed, title: str, load: Mapping[str, float] | None) -> Figure:
@@ -83,6 +91,7 @@ def _figure(placed: Placed, title: str, load: Mapping[str, float] | None) -> Fig
     axes.set_xlim(0, placed.width_in)
     axes.set_ylim(0, placed.height_in)
     axes.set_axis_off()
+    title = shown(title, TITLE_LETTERS)
     size_pt = min(TITLE, (placed.width_in - 0.25) / (_BOLD * text_width_in(title, 1)))
     axes.text(0.1, placed.height_in - 0.1, title, fontsize=size_pt, fontweight="bold", va="top", color=INK)
     _draw_grounds(axes, placed)
@@ -107,16 +116,16 @@ def _draw_wires(axes: Axes, placed: Placed, load: Mapping[str, float] | None) ->
     does."""
     wires = placed.fabric.wires
     rates = sorted({wire.rate_bps for wire in wires})
-    ends, scale, handles = _ends(placed), Normalize(0, 1), []
+    ends, scale, handles = _ends(placed), Normalize(0, _top(load or {})), []
     for rank, rate_bps in enumerate(rates):
         some = [wire for wire in wires if wire.rate_bps == rate_bps]
         width = (0.9 + 0.7 * rank) * next(thinner for links, thinner in _THINNER if len(wires) <= links)
-        width *= 1 if load is None else 1.6
         colour = _RATE_COLOURS[rank % len(_RATE_COLOURS)] if load is None else INK
         courses = [_course(placed, ends[wire, 0], ends[wire, 1]) for wire in some]
-        lines = LineCollection(courses, linewidths=width, zorder=1)
-        lines.set_color(colour if load is None else [_load_colour(wire, load, scale) for wire in some])
-        axes.add_collection(lines)
+        if load is None:
+            axes.add_collection(LineCollection(courses, colors=colour, linewidths=width, zorder=1))
+        else:
+            axes.add_collection(_both_ways(some, courses, width * _LOADED, load, scale))
         handles.append(Line2D([], [], color=colour, linewidth=1 + 0.7 * rank, label=_rate_label(rate_bps, len(some))))
     axes.legend(
         handles=handles, loc="lower center" if load is None else "lower left", ncols=len(handles), frameon=False,
@@ -126,7 +135,7 @@ def _draw_wires(axes: Axes, placed: Placed, load: Mapping[str, float] | None) ->
         _draw_scale(axes, placed, scale)
 
 
-def _course(placed: Placed, one: tuple[float, float], other: tuple[float, float]) -> list[tuple[float, float]]:
+def _course(placed: Placed, one: tuple[float, float], other: tuple[float, float]) -> _Line:
     """The corners of a link's line: straight, or over the row when boxes stand in it between the ends (a ring's last
     link)."""
     (left, y), (right, other_y) = sorted((one, other))
@@ -176,9 +185,35 @@ def _end(placed: Placed, here: str, there: str, reaches: Mapping[tuple[str, bool
     return box.x + offset_in, box.y + (0.5 if side[1] else -0.5) * box.height
 
 
-def _load_colour(wire: Wire, load: Mapping[str, float], scale: Normalize) -> Any:
-    told = [load[name] for name in wire.interfaces if name in load]
-    return _LOADS(scale(max(told))) if told else _UNTOLD
+def _top(load: Mapping[str, float]) -> float:
+    """Where the colours end: at the whole rate, or, where little of it is used, at the next 1, 2 or 5 above."""
+    most = max(load.values(), default=1.0)
+    if not 0 < most < _LITTLE:
+        return 1.0
+    decade = 10.0 ** math.floor(math.log10(most))
+    return next(step * decade for step in (1, 2, 5, 10) if step * decade >= most)
+
+
+def _both_ways(
+    wires: Sequence[Wire], courses: Sequence[_Line], width_pt: float, load: Mapping[str, float], scale: Normalize
+) -> LineCollection:
+    """Two lines for each link, to the right of the way that their data goes; the busiest above all others."""
+    lines = [
+        (load.get(interface, -1.0), _aside(way, (width_pt / 2 + _BETWEEN_PT) / 72))
+        for wire, course in zip(wires, courses)
+        for interface, way in zip(wire.interfaces, (course, course[::-1]))
+    ]
+    lines.sort(key=lambda line: line[0])
+    colours = [_UNTOLD if share < 0 else _LOADS(scale(share)) for share, _ in lines]
+    return LineCollection([way for _, way in lines], colors=colours, linewidths=width_pt, zorder=1, capstyle="butt")
+
+
+def _aside(way: _Line, by_in: float) -> _Line:
+    """The corners of a line, moved to the right of its direction."""
+    (x, y), (to_x, to_y) = way[0], way[-1]
+    length_in = math.hypot(to_x - x, to_y - y) or 1
+    aside_x, aside_y = by_in * (to_y - y) / length_in, by_in * (x - to_x) / length_in
+    return [(x + aside_x, y + aside_y) for x, y in way]
 
 
 def _rate_label(rate_bps: int, links: int) -> str:
@@ -191,8 +226,10 @@ def _draw_scale(axes: Axes, placed: Placed, scale: Normalize) -> None:
     panel = axes.figure.add_axes(
         (1 - 2.2 / placed.width_in, 0.3 / placed.height_in, 2 / placed.width_in, 0.08 / placed.height_in)
     )
-    bar = axes.figure.colorbar(ScalarMappable(scale, _LOADS), cax=panel, orientation="horizontal", format="{x:.0%}")
-    bar.set_ticks([0, 0.5, 1])
+    bar = axes.figure.colorbar(ScalarMappable(scale, _LOADS), cax=panel, orientation="horizontal")
+    top = scale.vmax or 1.0
+    ticks = [0, top / 2, top]
+    bar.set_ticks(ticks, labels=[f"{text.digits(100 * share)} %" for share in ticks])
     bar.ax.tick_params(labelsize=NAME_PT, length=2, pad=1)
     panel.set_title("share of the rate used", fontsize=NAME_PT, pad=2)
 
@@ -300,7 +337,8 @@ def _name(
 
 
 def _write(axes: Axes, x: float, y: float, words: str, size_pt: float, degrees: int, va: str = "center") -> None:
-    axes.text(x, y, words, fontsize=size_pt, rotation=degrees, ha="center", va=va, color=INK, zorder=4)
+    seen = shown(words, TITLE_LETTERS)
+    axes.text(x, y, seen, fontsize=size_pt, rotation=degrees, ha="center", va=va, color=INK, zorder=4)
 
 
 def _draw_box(axes: Axes, box: Box, fill: str, edge: str = INK, zorder: int = 2) -> None:

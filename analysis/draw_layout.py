@@ -14,6 +14,7 @@ from typing import NamedTuple
 from matplotlib.textpath import TextPath
 
 from analysis.fabric import Fabric
+from analysis.style import letter_shown
 
 LEFT_IN, RIGHT_IN, BELOW_IN, ROW_PT = 1.12, 0.14, 0.5, 9.0
 NAME_PT, SMALL_PT, PAD_IN = 7.5, 5.6, 0.04
@@ -31,7 +32,7 @@ _GROUP_GAP, _COUNTS_GAP, _POD_GAP = 0.7, 0.3, 1.2  # in hosts, or in counts of h
 
 def text_width_in(words: str, size_pt: float) -> float:
     """How wide a text is, in inches."""
-    return sum(map(_advance, words)) * size_pt / 72
+    return sum(_advance(letter_shown(letter)) for letter in words) * size_pt / 72
 
 
 @cache

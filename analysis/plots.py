@@ -13,18 +13,24 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 
 from analysis import text
+from analysis.marked_packets import curve
 from analysis.measures import classmates, fill_s, marking_bytes, peers
 from analysis.plots_flows import sequence, timeline
+from analysis.plots_heat import heat
+from analysis.plots_marking import marking
+from analysis.plots_senders import goodput_senders
 from analysis.plots_signals import pauses, rates
+from analysis.plots_tail import tail
 from analysis.queues import IDLE_GAP_NS, QueueSeries
 from analysis.run import Run
 from analysis.spec import LOSSY
 from analysis.style import (
     IDEAL,
     INK,
+    LOSSLESS_NAME,
     SMALL,
     Drawn,
     Skipped,
@@ -34,13 +40,12 @@ from analysis.style import (
     legend_rows,
     look,
     new_figure,
+    vertical_scale,
 )
 from analysis.verdicts import goodput_bps
 
 _BURST_ENDS_NS = 10 * IDLE_GAP_NS
-_LOSSLESS = "without loss"
 _MOST_TOLD = 4
-_LOG_FROM = 8  # values that span more than this factor need a logarithmic axis
 _QUEUE_CAPTION = (
     "Bytes held by the switch port towards the receiver, sampled about every microsecond, in the first "
     "burst of the first round. Ticks above the dashed buffer line are the moments at which packets were "
@@ -56,10 +61,6 @@ _ROUNDS_CAPTION = (
     "Payload bits over the round's own time, from the barrier's release to the last byte. Dashed: the "
     "same round without loss, start jitter included."
 )
-_SENDERS_CAPTION = (
-    "Goodput over all rounds of each run. Dashed: the same blocks without loss, every bit once through "
-    "the receiver's link, start jitter included."
-)
 
 
 def draw_all(run: Run) -> list[Drawn]:
@@ -73,6 +74,9 @@ def draw_all(run: Run) -> list[Drawn]:
         "timeline": timeline,
         **({"pauses": pauses} if any(each.parameters.pfc for _, each in peers(run)) else {}),
         **({"rates": rates} if any(each.has_dcqcn for _, each in peers(run)) else {}),
+        **({"marking": marking} if any(curve(each) for _, each in peers(run)) else {}),
+        "tail": tail,
+        **({"heat": heat} if run.parameters.topology != "star" else {}),  # one hot link is no map
     }
     return [drawn(name, run.path / "figures", partial(draw, run)) for name, draw in drawings.items()]
 
@@ -217,7 +221,7 @@ def goodput_rounds(run: Run) -> tuple[Figure, str, str]:
     if not run.rounds:
         raise Skipped("no finished round")
     title = f"Goodput of {run.parameters.senders} senders at {text.rate(run.parameters.path.rate_bps)}: {_told(shown)}"
-    figure, (axes,) = new_figure(title, legend_rows=legend_rows([*(name for name, _ in shown), _LOSSLESS]))
+    figure, (axes,) = new_figure(title, legend_rows=legend_rows([*(name for name, _ in shown), LOSSLESS_NAME]))
     for name, each in shown:
         style = look(each.parameters.scheme)
         values = [one.goodput_bps / 1e9 for one in each.rounds]
@@ -230,8 +234,8 @@ def goodput_rounds(run: Run) -> tuple[Figure, str, str]:
             label=name,
         )
     ideal = run.rounds[0].payload_bytes * 8e-9 / run.parameters.ideal_seconds
-    axes.axhline(ideal, color=IDEAL, linestyle="--", linewidth=1, label=_LOSSLESS)
-    _vertical_scale(axes, [one.goodput_bps / 1e9 for _, each in shown for one in each.rounds] + [ideal])
+    axes.axhline(ideal, color=IDEAL, linestyle="--", linewidth=1, label=LOSSLESS_NAME)
+    vertical_scale(axes, [one.goodput_bps / 1e9 for _, each in shown for one in each.rounds] + [ideal])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     label(axes, "round", "goodput (Gb/s)")
     legend_below([axes])
@@ -245,81 +249,3 @@ def _told(shown: Sequence[tuple[str, Run]]) -> str:
         (low, slowest), (high, fastest) = rates[0], rates[-1]
         return f"from {text.rate(low)} ({slowest}) to {text.rate(high)} ({fastest})"
     return "; ".join(f"{name}: {text.rate(goodput_bps(each.rounds))}" for name, each in shown)
-
-
-def _vertical_scale(axes: Axes, values: Sequence[float]) -> None:
-    """A logarithmic axis when the values span more than a factor of _LOG_FROM, else one that begins at
-    zero."""
-    if max(values) > _LOG_FROM * min(values):
-        axes.set_yscale("log")
-        axes.set_ylim(min(values) / 1.8, max(values) * 1.8)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.set_ylim(0, max(values) * 1.12)
-
-
-def goodput_senders(run: Run) -> tuple[Figure, str, str]:
-    """Goodput against the number of senders for each scheme that was run with at least two."""
-    curves = _curves(run)
-    if not curves:
-        raise Skipped("no sweep over senders in cases/")
-    title = _sweep_title(curves)
-    figure, (axes,) = new_figure(title, legend_rows=legend_rows([*curves, _LOSSLESS]))
-    for scheme, points in curves.items():
-        style = look(scheme)
-        axes.plot(
-            list(points),
-            [value / 1e9 for value, _ in points.values()],
-            color=style.colour,
-            marker=style.marker,
-            linewidth=1.4,
-            label=scheme,
-        )
-    ideal = {senders: best for points in curves.values() for senders, (_, best) in points.items()}
-    axes.plot(
-        sorted(ideal),
-        [ideal[senders] / 1e9 for senders in sorted(ideal)],
-        color=IDEAL,
-        linestyle="--",
-        linewidth=1,
-        label=_LOSSLESS,
-    )
-    _vertical_scale(axes, [value / 1e9 for points in curves.values() for pair in points.values() for value in pair])
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sorted(ideal), [str(senders) for senders in sorted(ideal)])
-    axes.minorticks_off()
-    label(axes, "senders", "goodput (Gb/s)")
-    legend_below([axes])
-    return figure, title, _SENDERS_CAPTION
-
-
-Curve = dict[int, tuple[float, float]]
-
-
-def _curves(run: Run) -> dict[str, Curve]:
-    """scheme -> senders -> (goodput, goodput without loss) in bits/s, for the schemes with at least two
-    numbers of senders."""
-    curves: dict[str, Curve] = {}
-    for each in (run, *run.cases.values()):
-        value, spec = goodput_bps(each.rounds), each.parameters
-        if value is not None:
-            best = spec.senders * spec.sender_bytes * 8 / spec.ideal_seconds
-            curves.setdefault(spec.scheme, {})[spec.senders] = (value, best)
-    return {scheme: dict(sorted(points.items())) for scheme, points in curves.items() if len(points) > 1}
-
-
-def _sweep_title(curves: dict[str, Curve]) -> str:
-    """For each scheme, how far goodput falls behind its peak, where that is by half or more."""
-    falls = [words for scheme, curve in curves.items() for words in [_fall(scheme, curve)] if words]
-    return "; ".join(falls) if falls else "Goodput grows with the senders, or falls by less than half, in every scheme"
-
-
-def _fall(scheme: str, curve: Curve) -> str:
-    """From which peak to which low beyond it a scheme's goodput falls; empty when by less than half."""
-    peak = max(curve, key=lambda senders: curve[senders][0])
-    low = min((senders for senders in curve if senders >= peak), key=lambda senders: curve[senders][0])
-    if curve[low][0] > curve[peak][0] / 2:
-        return ""
-    high, bottom = (text.rate(curve[senders][0]) for senders in (peak, low))
-    return f"{scheme} falls from {high} with {text.counted(peak, 'sender')} to {bottom} with {low}"

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis import text
 from analysis.capacity import Collisions, HostRate, collisions, host_rates
-from analysis.draw_layout import text_width_in
 from analysis.run import Run
-from analysis.style import IDEAL, SMALL, WIDTH_IN, Skipped, label, legend_below, legend_rows, new_figure
+from analysis.style import IDEAL, SMALL, Skipped, label, legend_below, legend_rows, name_rows, new_figure
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _BEST, _LINE, _CHANCE = "best possible", "line rate", "by chance (binomial)"
-_STYLE_LEFT, _STYLE_RIGHT = 0.12, 0.975  # where style.new_figure puts a figure's panels
 _MOST_NAMED, _MOST_BARS = 32, 3
 _HOSTS_CAPTION = (
     "What every host received over its own transfers' time, headers included, slowest first. The black steps are the "
@@ -125,24 +122,13 @@ def measured_against_best(run: Run) -> tuple[Figure, str, str]:
         axes.plot([median(shares)], [place], "s", color=_COLOURS[0], markersize=6, label=named[1], zorder=3)
         axes.plot([shares[-1]], [place], "^", color=_COLOURS[2], markersize=6, label=named[2], zorder=3)
         axes.plot([best, best], [place - 0.36, place + 0.36], color=IDEAL, linewidth=2, label=named[3], zorder=1)
-    axes.set_yticks(range(len(shown)), list(shown))
+    name_rows(axes, list(shown), len(shown))
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlim(0, 104)
     axes.tick_params(axis="y", labelsize=SMALL)
     label(axes, "received, share of the line rate (%)", "")
-    widen_left(axes, list(shown))
     legend_below([axes])
     return figure, title, _CASES_CAPTION
-
-
-def widen_left(axes: Axes, names: Sequence[str]) -> None:
-    """Give the panels of a figure a left margin wide enough for the names of their rows."""
-    left = 0.035 + max(text_width_in(name, SMALL) for name in names) / WIDTH_IN
-    scale = (_STYLE_RIGHT - left) / (_STYLE_RIGHT - _STYLE_LEFT)
-    for panel in axes.figure.axes:
-        place = panel.get_position()
-        x0 = _STYLE_RIGHT - (_STYLE_RIGHT - place.x0) * scale
-        panel.set_position((x0, place.y0, place.width * scale, place.height))
 
 
 def _cases_title(shown: dict[str, tuple[Run, Sequence[HostRate]]]) -> str:

@@ -10,9 +10,8 @@ from matplotlib.ticker import NullFormatter
 from analysis import text
 from analysis.breakdown_model import ANCHOR, CLAIMED, RING, SERVER, Assumption, claimed_share
 from analysis.breakdown_points import FIXED_BATCH, assumed, gradient_bytes, line_of, nearest, point, points
-from analysis.plots_bisection import widen_left
 from analysis.run import Run
-from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, look, new_figure
+from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, look, name_rows, new_figure
 
 _CLAIM = "claimed"
 _SCHEMES = (RING, SERVER, FIXED_BATCH)
@@ -115,10 +114,9 @@ def parts(run: Run) -> tuple[Figure, str, str]:
     for row, each in enumerate(found):
         end = (each.compute_s + each.communication_s) * 1e3
         axes.annotate(f" {each.share:.0%}", (end, row), fontsize=SMALL, va="center", color=INK, annotation_clip=False)
-    axes.set_yticks(rows, [each.label for each in found])
+    name_rows(axes, [each.label for each in found], len(found))
     axes.invert_yaxis()
     _span(axes, computing + communicating)
-    widen_left(axes, [each.label for each in found])
     legend_below([axes])
     return figure, title, _PARTS_CAPTION
 

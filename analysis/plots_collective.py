@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
@@ -15,6 +16,11 @@ from analysis.run import Run
 from analysis.style import IDEAL, INK, Look, Skipped, label, legend_below, legend_rows, look, looks, new_figure
 
 _MODEL, _LINE, _FITTED = "alpha-beta model", "line rate of a host's link", "least squares"
+_STEPS = (  # up to so many decades, the names in each
+    (1.5, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)),
+    (3.6, (1.0, 2.0, 5.0)),
+    (math.inf, (1.0,)),
+)
 _BETWEEN = 8  # points of the model between two sizes
 _NO_CALL = "no finished call"
 _BUSBW_CAPTION = (
@@ -104,9 +110,13 @@ def size_axis(axes: Axes, sizes: Sequence[int]) -> None:
     axes.minorticks_off()
 
 
-def time_axis(axes: Axes, steps: Sequence[float] = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)) -> None:
-    """A logarithmic axis of times with names at `steps` of each power of ten."""
+def time_axis(axes: Axes, steps: Sequence[float] | None = None) -> None:
+    """A logarithmic axis of times with names at `steps` of each power of ten: as many as the decades leave room for."""
     axes.set_yscale("log")
+    if steps is None:
+        low, high = axes.get_ylim()
+        decades = math.log10(high / low)
+        steps = next(each for most, each in _STEPS if decades <= most)
     axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=12))
     axes.yaxis.set_major_formatter(lambda value, _: text.digits(value))
     axes.yaxis.set_minor_locator(NullLocator())

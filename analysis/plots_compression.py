@@ -10,9 +10,8 @@ from matplotlib.ticker import NullLocator
 
 from analysis import text
 from analysis.compression_runs import TARGET, accuracy, factor, name_of, others, target_s
-from analysis.plots_bisection import widen_left
 from analysis.run import Run
-from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, looks, new_figure
+from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, looks, name_rows, new_figure
 from analysis.training_steps import compute_s, sent_per_step, step_s, training_steps, waiting_s
 
 _ACCURACY_CAPTION = (
@@ -93,13 +92,12 @@ def trade(run: Run) -> tuple[Figure, str, str]:
         told = "" if reached is None else f" {reached:.1%}"
         panels[1].annotate(told, (end, row), fontsize=SMALL, va="center", color=INK)
     panels[1].set_xlim(0, longest * 1.25)
-    panels[0].set_yticks(rows, list(shown))
+    name_rows(panels[0], list(shown), len(shown))
     panels[1].set_yticks(rows, [""] * len(shown))
     for axes in panels:
         axes.set_ylim(len(shown) - 0.5, -0.5)
     label(panels[0], "sent per rank and step", "")
     label(panels[1], "a step (ms), and accuracy", "")
-    widen_left(panels[0], list(shown))
     legend_below(panels)
     return figure, title, _TRADE_CAPTION
 

@@ -10,9 +10,8 @@ from matplotlib.figure import Figure
 
 from analysis import text
 from analysis.losses import Failure, begin_ns, delivered_share, failures, losses, streams
-from analysis.plots_bisection import widen_left
 from analysis.run import Run
-from analysis.style import IDEAL, INK, SMALL, Skipped, dress, label, legend_below, legend_rows, new_figure
+from analysis.style import IDEAL, INK, SMALL, Skipped, dress, label, legend_below, legend_rows, name_rows, new_figure
 
 _BINS = 80
 _LEAST_DEPTH = 5  # per cent of the delivered share that its axis shows at least
@@ -49,7 +48,6 @@ def timeline(run: Run) -> tuple[Figure, str, str]:
     names = [*marks, *([_LOST] if flows else []), *(shown if len(shown) > 1 else ())]
     rows_in = 0.35 + 0.16 * min(max(len(flows), 1), _MOST_ROWS)
     figure, (whole,) = new_figure(title, height_in=rows_in + 1.75, legend_rows=legend_rows(names))
-    widen_left(whole, ["100%", *_row_names(run, flows)])
     upper, lower = _split(figure, whole, rows_in)
     for axes in (upper, lower):
         dress(axes)
@@ -149,8 +147,7 @@ def _draw_losses(axes: Axes, run: Run, flows: Sequence[str]) -> None:
         label=_LOST if found else None,
         zorder=3,
     )
-    step = -(-len(flows) // _MOST_ROWS) if flows else 1
-    axes.set_yticks(range(0, len(flows), step), _row_names(run, flows)[::step])
+    name_rows(axes, _row_names(run, flows), _MOST_ROWS)
     axes.set_ylim(max(len(flows), 1) - 0.4, -0.6)
     axes.tick_params(labelbottom=False)
 
@@ -206,7 +203,6 @@ def failures_compared(run: Run) -> tuple[Figure, str, str]:
         _draw_recovery(right, place, found, first[2])
     right.axvline(1.0, color=IDEAL, linestyle="--", linewidth=1, label=_CLAIM)
     _dress_compared(left, right, list(shown))
-    widen_left(left, list(shown))
     legend_below([left, right])
     return figure, title, _CASES_CAPTION
 
@@ -227,7 +223,7 @@ def _draw_recovery(axes: Axes, place: int, found: Sequence[Failure], name: str |
 def _dress_compared(left: Axes, right: Axes, names: Sequence[str]) -> None:
     for axes in (left, right):
         axes.set_ylim(len(names) - 0.4, -0.6)
-    left.set_yticks(range(len(names)), list(names))
+    name_rows(left, names, len(names))
     right.set_yticks(range(len(names)), [""] * len(names))
     left.set_xscale("symlog", linthresh=10)
     left.margins(x=0.1)

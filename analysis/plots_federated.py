@@ -19,9 +19,8 @@ from analysis.federated_rounds import (
     target,
     time_to_target_s,
 )
-from analysis.plots_bisection import widen_left
 from analysis.run import Run
-from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, looks, new_figure
+from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, looks, name_rows, new_figure
 
 _SCALE_KEYS = ("clients", "update", "scale", "rate")  # runs of another size do not stand beside this one
 _MOST_LINES = 10
@@ -92,10 +91,9 @@ def rounds(run: Run) -> tuple[Figure, str, str]:
     title = _rounds_title(run.parameters.label, shown)
     names = [*PHASES, _IDEAL]
     figure, (axes,) = new_figure(title, height_in=0.5 + 0.27 * len(shown), legend_rows=legend_rows(names))
-    widen_left(axes, list(shown))
     for place, (name, parts) in enumerate(shown.items()):
         _draw_split(axes, place, parts, ideal_s(peers(run)[name]), first=place == 0)
-    axes.set_yticks(range(len(shown)), list(shown))
+    name_rows(axes, list(shown), len(shown))
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlim(0, 1.16 * max(sum(parts.values()) for parts in shown.values()) * 1e3)
     label(axes, "mean round (ms)", "")

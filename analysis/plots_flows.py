@@ -3,24 +3,29 @@ all flows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from analysis import text
+from analysis.decimate import distinct, envelope
 from analysis.flows import Sent
-from analysis.retransmits import FAST, GO_BACK_N, PROBE, RTO, UNEXPLAINED, Resent
+from analysis.pause_log import Span
+from analysis.plots_gantt import MOST_ROWS, block_spans, draw_bars, gantt, rows_height_in, set_rows, time_unit
+from analysis.retransmits import FAST, GO_BACK_N, PROBE, RTO, UNEXPLAINED
 from analysis.roce import NAK, QP_TIMEOUT
 from analysis.run import Run
-from analysis.stalls import CAUSES, DELAYED_ACK, LOSS_PROBE, PAUSED, Round, Stall, waits
-from analysis.style import GRID, INK, SMALL, Skipped, label, legend_below, legend_rows, new_figure
+from analysis.stalls import CAUSES, DELAYED_ACK, LOSS_PROBE, PAUSED, Stall, Wait, waits
+from analysis.style import GRID, INK, SMALL, Skipped, cause_colour, label, legend_below, legend_rows, look, new_figure
 
+RACK = "rack"  # by RACK's timer, where it is told apart from a fast retransmission
 _KIND_LOOKS = {  # kind of retransmission -> label, colour, marker, size
     FAST: ("fast retransmission", "#E69F00", "x", 30),
+    RACK: ("by RACK's timer", "#56B4E9", "v", 30),
     GO_BACK_N: ("go-back-N behind it", "#CC79A7", "+", 40),
     PROBE: ("tail loss probe", "#0072B2", "D", 26),
     RTO: ("timeout (RTO)", "#D55E00", "*", 130),
@@ -28,38 +33,18 @@ _KIND_LOOKS = {  # kind of retransmission -> label, colour, marker, size
     QP_TIMEOUT: ("queue pair's timeout", "#D55E00", "*", 130),
     UNEXPLAINED: ("unexplained", "#000000", "s", 26),
 }
-_TCP_KINDS, _ROCE_KINDS = (FAST, GO_BACK_N, PROBE, RTO, UNEXPLAINED), (NAK, GO_BACK_N, QP_TIMEOUT, UNEXPLAINED)
-_CAUSE_COLOURS = dict(
-    zip(
-        CAUSES,
-        (
-            "#E69F00",
-            "#D55E00",
-            "#CC79A7",
-            "#0072B2",
-            "#56B4E9",
-            "#009E73",
-            "#7F7F7F",
-            "#F0E442",
-            "#8C564B",
-            "#000000",
-            "#882255",
-            "#AA4499",
-            "#999933",
-        ),
-    )
-)
+_FIRST, _ACKED = "first sending", "acknowledged"
 _MARGIN = 0.06
-_WAITING = "waits for the others"
-_SEQUENCE_CAPTION = (
+_WAITING, _MOVING = "waits for the others", "block on its way"
+_MOVING_COLOUR = "#A9D3EA"
+SEQUENCE_CAPTION = (
     "Each mark is a packet leaving the sender, placed at its first byte; the line is the receiver's "
     "cumulative acknowledgement. The grey band stands for the time in which the flow neither sends nor "
     "hears anything; behind it the clock starts anew."
 )
 _TIMELINE_CAPTION = (
-    "One row per flow, one dark line per round's start. A coloured bar is a stall, its colour the cause; "
-    "grey is a flow that has delivered its block and waits for the round's slowest. Data moves only in "
-    "the white between them."
+    "One row per flow, one dark line per round's start. Light: its block is on its way; a coloured bar on it is a "
+    "stall, its colour the cause; grey is a flow that has delivered its block and waits for the round's slowest."
 )
 
 
@@ -73,19 +58,46 @@ def sequence(run: Run) -> tuple[Figure, str, str]:
     begin_ns = run.rounds[0].start_ns + round(stall.start_s * 1e9)
     during = next(each for each in run.rounds if each.start_ns <= begin_ns < each.end_ns)
     title = f"{flow.name} is silent for {text.seconds(stall.seconds)}, then its {_ending(stall)}"
-    kinds = _ROCE_KINDS if run.parameters.is_roce else _TCP_KINDS
-    figure, panels = new_figure(
-        title, columns=[1, 0.2, 1], legend_rows=legend_rows([_KIND_LOOKS[kind][0] for kind in kinds])
-    )
     ending_ns = begin_ns + round(stall.seconds * 1e9)
-    windows = [(during.start_ns, begin_ns, during.start_ns), (ending_ns, during.end_ns, ending_ns)]
-    for axes, (start_ns, end_ns, zero_ns) in zip((panels[0], panels[2]), windows):
-        _draw_sequence(axes, flow, during, run.retransmissions[flow.name], zero_ns)
+    resent = [(event.time_ns, event.start, event.kind) for event in run.retransmissions[flow.name]]
+    windows = ((during.start_ns, begin_ns), (ending_ns, during.end_ns))
+    figure = broken_sequence(flow, windows, resent, title, f"silent for {text.seconds(stall.seconds)}\n{stall.cause}")
+    label(figure.axes[0], "µs since the round began", "position in the block (KB)")
+    label(figure.axes[2], "µs since the silence ended", "")
+    return figure, title, SEQUENCE_CAPTION
+
+
+Repeat = tuple[int, int, str]  # a packet sent again: its time in ns, its first byte's position, its kind
+
+
+def broken_sequence(flow: Sent, windows: tuple[Span, Span], resent: Sequence[Repeat], title: str, words: str) -> Figure:
+    """A flow before and after a silence that is cut out of the time axis, and told in `words`; axes 0 and 2 are the two
+    panels, their times in µs since the begin of each of the windows (ns)."""
+    span = (windows[0][0], windows[1][1])
+    names = sequence_names(resent, span)
+    figure, panels = new_figure(title, columns=[1, 0.2, 1], legend_rows=legend_rows(names))
+    for axes, (start_ns, end_ns) in zip((panels[0], panels[2]), windows):
+        draw_positions(axes, flow, span, resent, start_ns)
         margin = _MARGIN * max(end_ns - start_ns, 1000) / 1e3
-        axes.set_xlim((start_ns - zero_ns) / 1e3 - margin, (end_ns - zero_ns) / 1e3 + margin)
-    _draw_silence(panels[1], stall)
-    _join(panels, during)
-    return figure, title, _SEQUENCE_CAPTION
+        axes.set_xlim(-margin, (end_ns - start_ns) / 1e3 + margin)
+    _draw_silence(panels[1], words)
+    _join(panels)
+    return figure
+
+
+def sequence_names(resent: Sequence[Repeat], span: Span) -> list[str]:
+    """What the legend of `draw_positions` tells."""
+    return [_FIRST, _ACKED, *(_kind_look(kind)[0] for kind in _kinds(resent, span))]
+
+
+def _kinds(resent: Sequence[Repeat], span: Span) -> list[str]:
+    """The kinds that were sent again within the span, the known ones first."""
+    found = dict.fromkeys(kind for time_ns, _, kind in resent if span[0] <= time_ns <= span[1])
+    return sorted(found, key=lambda kind: list(_KIND_LOOKS).index(kind) if kind in _KIND_LOOKS else len(_KIND_LOOKS))
+
+
+def _kind_look(kind: str) -> tuple[str, str, str, int]:
+    return _KIND_LOOKS.get(kind) or (kind, look(kind).colour, look(kind).marker, 30)
 
 
 def _ending(stall: Stall) -> str:
@@ -101,102 +113,110 @@ def _ending(stall: Stall) -> str:
     }.get(stall.cause, "next packet passes")
 
 
-def _draw_sequence(axes: Axes, flow: Sent, during: Round, resent: Sequence[Resent], zero_ns: int) -> None:
-    """The flow's packets and acknowledgements in one round: time in µs since zero_ns, position in KB since
-    the round's block began."""
-    block_start = int(flow.send_end[flow.send_ns < during.start_ns].max(initial=0))
-    sent = (flow.send_ns >= during.start_ns) & (flow.send_ns <= during.end_ns)
-    fresh = sent & ~flow.is_retransmission
-    axes.scatter(
-        (flow.send_ns[fresh] - zero_ns) / 1e3,
-        (flow.send_start[fresh] - block_start) / 1e3,
-        s=9,
-        color="#56B4E9",
-        label="first sending",
-    )
-    heard = (flow.ack_ns >= during.start_ns) & (flow.ack_ns <= during.end_ns)
-    axes.step(
-        (flow.ack_ns[heard] - zero_ns) / 1e3,
-        (flow.ack_bytes[heard] - block_start) / 1e3,
-        where="post",
-        color="#009E73",
-        linewidth=1.2,
-        label="acknowledged",
-    )
-    for kind, (name, colour, marker, area) in _KIND_LOOKS.items():
-        events = [event for event in resent if event.kind == kind and during.start_ns <= event.time_ns <= during.end_ns]
-        if events:
-            times = np.array([event.time_ns - zero_ns for event in events]) / 1e3
-            places = np.array([event.start - block_start for event in events]) / 1e3
-            axes.scatter(times, places, s=area, color=colour, marker=marker, linewidths=1.2, label=name, zorder=3)
+def draw_positions(
+    axes: Axes, flow: Sent, span: Span, resent: Sequence[Repeat], zero_ns: int, scale: float = 1e3
+) -> None:
+    """The packets and acknowledgements of a flow within the span: time since zero_ns in units of `scale` ns, position
+    in KB since the first byte that was sent in it."""
+    before = flow.send_end[flow.send_ns < span[0]]
+    base = int(before.max()) if len(before) else int(flow.send_start.min(initial=0))
+    fresh = np.flatnonzero(_within(flow.send_ns, span) & ~flow.is_retransmission)
+    times, places = (flow.send_ns[fresh] - zero_ns) / scale, (flow.send_start[fresh] - base) / 1e3
+    some = distinct(times, places)
+    axes.scatter(times[some], places[some], s=9, color="#56B4E9", label=_FIRST)
+    heard = np.flatnonzero(_within(flow.ack_ns, span))
+    times, places = (flow.ack_ns[heard] - zero_ns) / scale, (flow.ack_bytes[heard] - base) / 1e3
+    some = envelope(times, places)
+    axes.step(times[some], places[some], where="post", color="#009E73", linewidth=1.2, label=_ACKED)
+    for kind in _kinds(resent, span):
+        name, colour, marker, area = _kind_look(kind)
+        events = np.array([each[:2] for each in resent if each[2] == kind and span[0] <= each[0] <= span[1]])
+        times, places = (events[:, 0] - zero_ns) / scale, (events[:, 1] - base) / 1e3
+        some = distinct(times, places)
+        axes.scatter(
+            times[some], places[some], s=area, color=colour, marker=marker, linewidths=1.2, label=name, zorder=3
+        )
 
 
-def _draw_silence(axes: Axes, stall: Stall) -> None:
+def _within(times_ns: np.ndarray, span: Span) -> np.ndarray:
+    return (times_ns >= span[0]) & (times_ns <= span[1])
+
+
+def _draw_silence(axes: Axes, words: str) -> None:
     """A grey band in place of the time in which nothing happened."""
     axes.set_axis_off()
     whole = axes.transAxes
     axes.add_patch(
         Rectangle((0, 0), 1, 1, transform=whole, facecolor="#EEEEEE", hatch="///", edgecolor=GRID, linewidth=0)
     )
-    words = f"silent for {text.seconds(stall.seconds)}\n{stall.cause}"
     axes.text(0.5, 0.5, words, rotation=90, ha="center", va="center", fontsize=SMALL, color=INK, transform=whole)
 
 
-def _join(panels: Sequence[Axes], during: Round) -> None:
-    """Make the two outer panels one plot: a shared position axis, one legend, and both time axes named."""
+def _join(panels: Sequence[Axes]) -> None:
+    """Make the two outer panels one plot: a shared position axis and one legend."""
     left, _, right = panels
     low = min(left.get_ylim()[0], right.get_ylim()[0])
     high = max(left.get_ylim()[1], right.get_ylim()[1])
     for axes in (left, right):
         axes.set_ylim(low, high)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
     right.set_yticklabels([])
     right.spines["left"].set_visible(False)
     right.tick_params(left=False)
-    label(left, "µs since the round began", "position in the block (KB)")
-    label(right, "µs since the silence ended", "")
     legend_below([left, right])
 
 
 def timeline(run: Run) -> tuple[Figure, str, str]:
-    """What every flow did over all rounds: moving, stalled (by cause), or waiting for the others at the
-    barrier."""
-    if not run.sent_flows or not run.rounds:
-        raise Skipped("no sender captures, or no finished round")
-    rows = {name: row for row, name in enumerate(sorted((flow.name for flow in run.sent_flows), key=text.natural))}
-    title = _timeline_title(run)
-    figure, (axes,) = new_figure(
-        title,
-        height_in=min(1.6 + 0.055 * len(rows), 5.8),
-        legend_rows=legend_rows([_WAITING, *{stall.cause for stall in run.stalls}]),
-    )
-    waiting = [
-        ((wait.start_s, rows[wait.flow]), (wait.start_s + wait.seconds, rows[wait.flow]))
-        for wait in waits(run.sent_flows, run.rounds)
-    ]
-    axes.add_collection(LineCollection(waiting, colors="#DDDDDD", linewidths=1.6, label=_WAITING))
-    for cause in CAUSES:
-        spans = [
-            ((stall.start_s, rows[stall.flow]), (stall.start_s + stall.seconds, rows[stall.flow]))
-            for stall in run.stalls
-            if stall.cause == cause
-        ]
-        if spans:
-            axes.add_collection(LineCollection(spans, colors=_CAUSE_COLOURS[cause], linewidths=2.2, label=cause))
+    """What every flow did over all rounds: moving, stalled (by cause), or waiting for the others at the barrier;
+    without captures of senders, when its blocks were on their way."""
+    if not run.rounds:
+        raise Skipped("no finished round")
+    if not run.sent_flows:
+        return gantt(run)
+    rows = _longest_stalled(run)
+    title, causes = _timeline_title(run), [cause for cause in CAUSES if any(each.cause == cause for each in run.stalls)]
+    blocks = {name: spans for name, spans in block_spans(run).items() if name in rows}
+    names = [*([_MOVING] if blocks else []), _WAITING, *causes]
+    figure, (axes,) = new_figure(title, height_in=rows_height_in(len(rows)), legend_rows=legend_rows(names))
     start_ns, end_ns = run.span_ns
+    scale, unit = time_unit(end_ns - start_ns)
+
+    def place(time_ns: int) -> float:
+        return (time_ns - start_ns) / scale
+
+    draw_bars(axes, [blocks.get(name, []) for name in rows], place, _MOVING_COLOUR, _MOVING)
+    waiting = _spans(waits(run.sent_flows, run.rounds), rows, start_ns)
+    draw_bars(axes, waiting, place, "#DDDDDD", _WAITING, height=0.4)
+    for cause in causes:
+        spans = _spans([stall for stall in run.stalls if stall.cause == cause], rows, start_ns)
+        draw_bars(axes, spans, place, cause_colour(cause), cause, height=0.6)
     for each in run.rounds:
-        axes.axvline((each.start_ns - start_ns) / 1e9, color=INK, linewidth=0.8)
-    axes.set_xlim(0, (end_ns - start_ns) / 1e9)
-    axes.set_ylim(-1, len(rows))
-    _name_rows(axes, list(rows))
-    label(axes, "time since the first round began (s)", "")
+        axes.axvline(place(each.start_ns), color=INK, linewidth=0.8, zorder=1)
+    axes.set_xlim(0, place(end_ns))
+    set_rows(axes, rows)
+    label(axes, f"time since the first round began ({unit})", "")
     legend_below([axes])
-    return figure, title, _TIMELINE_CAPTION
+    cut = f" The {len(rows)} that stood still the longest, of {len(run.sent_flows):,}."
+    return figure, title, _TIMELINE_CAPTION + (cut if len(rows) < len(run.sent_flows) else "")
 
 
-def _name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Name every row, or as many as fit."""
-    step = -(-len(names) // 16)
-    axes.set_yticks(range(0, len(names), step), list(names)[::step])
+def _longest_stalled(run: Run) -> list[str]:
+    """The flows that stood still the longest, in natural order."""
+    stalled: dict[str, float] = {flow.name: 0.0 for flow in run.sent_flows}
+    for stall in run.stalls:
+        stalled[stall.flow] += stall.seconds
+    longest = sorted(stalled, key=lambda name: (-stalled[name], text.natural(name)))[:MOST_ROWS]
+    return sorted(longest, key=text.natural)
+
+
+def _spans(found: Iterable[Stall | Wait], rows: Sequence[str], start_ns: int) -> list[list[Span]]:
+    """The spans (ns) of each row."""
+    spans: dict[str, list[Span]] = {name: [] for name in rows}
+    for each in found:
+        if each.flow in spans:
+            begin_ns = start_ns + round(each.start_s * 1e9)
+            spans[each.flow].append((begin_ns, begin_ns + round(each.seconds * 1e9)))
+    return list(spans.values())
 
 
 def stalled_share(run: Run) -> float:

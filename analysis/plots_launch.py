@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from analysis import text
-from analysis.plots_bisection import widen_left
 from analysis.run import Run
-from analysis.style import Skipped, label, legend_below, legend_rows, looks, new_figure
+from analysis.style import Skipped, label, legend_below, legend_rows, looks, name_rows, new_figure
 
 _SENT, _RECEIVED = "sent", "received"
 _COLOURS = {_SENT: "#0072B2", _RECEIVED: "#E69F00"}
@@ -41,7 +40,6 @@ def ranks_over_time(spans: Mapping[str, Span]) -> tuple[Figure, str, str]:
         f": {badly} ended badly" if badly else ""
     )
     figure, (axes,) = new_figure(title, height_in=max(_LEAST_IN, _ROW_IN * len(names)))
-    widen_left(axes, names)
     scale, unit = _time_unit(whole_s)
     for kind, colour in (_WELL, _BADLY):
         rows = [row for row, name in enumerate(names) if (shown[name][2] == 0) == (kind == _WELL[0])]
@@ -49,7 +47,7 @@ def ranks_over_time(spans: Mapping[str, Span]) -> tuple[Figure, str, str]:
         widths = [(shown[names[row]][1] - shown[names[row]][0]) / 1e9 * scale for row in rows]
         if rows:
             axes.barh(rows, widths, left=begins, height=0.7, color=colour, label=kind)
-    axes.set_yticks(range(len(names)), names)
+    name_rows(axes, names, len(names))
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.grid(False, axis="y")
     label(axes, f"virtual time, {unit}", "")

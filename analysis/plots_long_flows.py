@@ -14,7 +14,6 @@ from analysis import text
 from analysis.arrivals import arrivals, bin_edges_ns, even_edges_ns, long_flows, trouble
 from analysis.fairness import FAIR_INDEX, jain, judged
 from analysis.pause_log import Span, clipped, total_s
-from analysis.plots_bisection import widen_left
 from analysis.run import Run
 from analysis.shares import (
     alike,
@@ -29,7 +28,7 @@ from analysis.shares import (
     settling_s,
     steady,
 )
-from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, looks, new_figure
+from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, looks, name_rows, new_figure
 
 _MOST_NAMED, _MOST_ROWS, _QUEUE_BINS, _LEAST_SPAN = 8, 24, 400, 2000
 _APART = 0.05  # of the figure's width
@@ -260,11 +259,10 @@ def pause_timeline(run: Run, shade: Shade | None = None) -> tuple[Figure, str, s
     title = f"{text.counted(len(ports), 'port')} paused; {ports[0]} for {text.seconds(total_s(held[ports[0]]))}"
     shade = shade or _judged(run)
     figure, (axes,) = new_figure(title, height_in=0.5 + 0.19 * len(shown))
-    widen_left(axes, shown)
     _shade(axes, run, shade)
     for place, port in enumerate(shown):
         axes.broken_barh(_bars(run, held[port], _ms(run, last_ns)), (place - 0.35, 0.7), color=_OTHERS, linewidth=0)
-    axes.set_yticks(range(len(shown)), shown)
+    name_rows(axes, shown, len(shown))
     axes.set_ylim(len(shown) - 0.4, -0.6)
     _time_axis(axes, run)
     label(axes, _TIME, "")
@@ -305,10 +303,9 @@ def cases(run: Run, special: Mapping[str, Collection[str]] | None = None, name: 
         share = payload_bps(each) / max(len(bottleneck_rates(each)), 1) / 1e9
         ends = [place - 0.35, place + 0.35]
         axes.plot([share] * 2, ends, color=IDEAL, linewidth=1.6, label=_EQUAL if place == 0 else None)
-    axes.set_yticks(range(len(shown)), list(shown))
+    name_rows(axes, list(shown), len(shown))
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlim(left=0)
-    widen_left(axes, list(shown))
     label(axes, "goodput (Gb/s)", "")
     legend_below([axes])
     return figure, title, _CASES_CAPTION

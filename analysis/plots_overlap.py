@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 
 from analysis import text
 from analysis.overlap_pairs import Pair, pair_of, pairs
-from analysis.plots_bisection import widen_left
 from analysis.run import Run
-from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, new_figure
+from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, name_rows, new_figure
 from analysis.training_setting import bucket_bytes, modelled
 
 _COMPUTING, _EXPOSED, _PERFECT = "computing", "exposed communication", "perfect overlap"
@@ -51,10 +50,9 @@ def saved(run: Run) -> tuple[Figure, str, str]:
             f" {pair.saved:.0%}", (place_ms, row), (4, 0), textcoords="offset points", fontsize=SMALL, va="center",
             color=INK, annotation_clip=False,
         )  # fmt: skip
-    axes.set_yticks(rows, [pair.label for pair in found])
+    name_rows(axes, [pair.label for pair in found], len(found))
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.set_xlim(0, max(max(pair.off_s, pair.on_s) for pair in found) * 1.12e3)
-    widen_left(axes, [pair.label for pair in found])
     label(axes, "time of a step (ms)", "")
     legend_below([axes])
     return figure, title, _SAVED_CAPTION

@@ -10,10 +10,9 @@ from matplotlib.figure import Figure
 
 from analysis import text
 from analysis.parallel_model import WAYS
-from analysis.plots_bisection import widen_left
 from analysis.run import Run
 from analysis.shares import alike, share_words
-from analysis.style import INK, SMALL, Skipped, label, legend_below, new_figure
+from analysis.style import INK, SMALL, Skipped, label, legend_below, name_rows, new_figure
 from analysis.training_steps import compute_s, helper_hosts, rank_hosts, step_s, traffic_per_step
 
 _Seconds = Callable[[Run], "float | None"]
@@ -88,9 +87,8 @@ def parts(run: Run, communication_s: _Seconds, bubble_s: _Seconds) -> tuple[Figu
         values = np.array([each[place] for each in told.values()]) * 1e3
         axes.barh(rows, values, left=left, color=colour, label=name)
         left = left + values
-    axes.set_yticks(rows, list(shown))
+    name_rows(axes, list(shown), len(shown))
     axes.set_ylim(len(shown) - 0.5, -0.5)
-    widen_left(axes, list(shown))
     label(axes, "time of a step (ms)", "")
     legend_below([axes])
     return figure, title, _PARTS_CAPTION

@@ -10,7 +10,6 @@ from matplotlib.ticker import NullFormatter
 
 from analysis import text
 from analysis.collective_calls import helper_hosts, nic_bytes_per_call, rank_hosts
-from analysis.plots_bisection import widen_left
 from analysis.plots_collective import binary, mark_times, time_axis
 from analysis.run import Run
 from analysis.scaling_points import (
@@ -151,7 +150,6 @@ def over_ranks(run: Run) -> tuple[Figure, str, str]:
     axes.set_xticks(ticks, [str(number) for number in ticks])
     axes.minorticks_off()
     time_axis(axes, (1.0,))
-    widen_left(axes, [_WIDEST])
     label(axes, "ranks", "time of a call (ms)")
     legend_below([axes])
     return figure, title, _RANKS_CAPTION
@@ -215,7 +213,6 @@ def over_size(run: Run) -> tuple[Figure, str, str]:
     axes.minorticks_off()
     axes.xaxis.set_minor_formatter(NullFormatter())
     time_axis(axes, (1.0,))
-    widen_left(axes, [_WIDEST])
     label(axes, "size of the buffer", "time of a call (ms)")
     legend_below([axes])
     return figure, title, _SIZE_CAPTION

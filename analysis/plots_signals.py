@@ -16,7 +16,7 @@ from analysis.measures import paused_s, peers
 from analysis.pause_log import Span, clipped, total_s
 from analysis.run import Run
 from analysis.stalls import Round
-from analysis.style import IDEAL, INK, Skipped, label, legend_below, legend_rows, look, new_figure
+from analysis.style import IDEAL, INK, Skipped, label, legend_below, legend_rows, look, name_rows, new_figure
 
 _MOST_ROWS = 40
 _AXIS_ON_RIGHT = 0.885  # where a panel ends whose ticks and label are on its right
@@ -53,8 +53,7 @@ def pauses(run: Run) -> tuple[Figure, str, str]:
     axes.add_collection(LineCollection(bars, colors=colour, linewidths=4, label=f"{shown.parameters.scheme}: held"))
     axes.set_xlim(0, during.seconds * 1e6)
     axes.set_ylim(-1, len(rows))
-    step = -(-len(rows) // 16)
-    axes.set_yticks(range(0, len(rows), step), rows[::step])
+    name_rows(axes, rows)
     label(axes, "time since the round began (µs)", "")
     legend_below([axes])
     return figure, title, _PAUSES_CAPTION

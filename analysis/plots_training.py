@@ -9,10 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import text
-from analysis.plots_bisection import widen_left
 from analysis.run import Run
 from analysis.shares import alike
-from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, new_figure
+from analysis.style import IDEAL, INK, SMALL, Skipped, label, legend_below, legend_rows, name_rows, new_figure
 from analysis.training_setting import modelled
 from analysis.training_steps import TrainingStep, Turn, compute_s, rank_hosts, training_steps
 
@@ -49,10 +48,9 @@ def timeline(run: Run, name: str = "") -> tuple[Figure, str, str]:
         axes.axvline((step.end_ns - shown[0].start_ns) / 1e6, color=INK, linewidth=0.8, linestyle=":")
     for name in names:
         axes.barh(0, 0, color=_COLOURS[name], label=name)
-    axes.set_yticks(range(len(rows)), [hosts[rank] for rank in rows])
+    name_rows(axes, [hosts[rank] for rank in rows], len(rows))
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(left=0)
-    widen_left(axes, [hosts[rank] for rank in rows])
     label(axes, f"time (ms); dotted: the end of steps {shown[0].number} to {shown[-1].number}", "")
     legend_below([axes])
     return figure, title, _TIMELINE_CAPTION
@@ -119,10 +117,9 @@ def cases(run: Run) -> tuple[Figure, str, str]:
             (drawn_ms[row], row), (5, 0), textcoords="offset points", fontsize=SMALL,
             va="center", color=INK, annotation_clip=False,
         )  # fmt: skip
-    axes.set_yticks(rows, list(shown))
+    name_rows(axes, list(shown), len(shown))
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlim(0, 1.28 * shown_ms)
-    widen_left(axes, list(shown))
     label(axes, "time of a step (ms)", "")
     legend_below([axes])
     return figure, title, _CASES_CAPTION

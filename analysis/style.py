@@ -6,9 +6,11 @@ Colours are Okabe and Ito's palette, which colour-blind readers tell apart.
 from __future__ import annotations
 
 import textwrap
+import unicodedata
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +18,18 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
+from matplotlib.ticker import NullFormatter
 
 WIDTH_IN, HEIGHT_IN, DPI = 6.2, 3.3, 160
 INK, GRID, IDEAL = "#222222", "#DDDDDD", "#000000"
 TITLE, LABEL, SMALL = 12.0, 11.0, 9.8  # points: legible on a phone, where a figure is 9 cm wide
+NAME_LETTERS, LEGEND_LETTERS, TITLE_LETTERS = 28, 46, 232  # longer texts are cut
+_EDGE_IN, _RIGHT = 0.05, 0.975  # what stays free at the left; where panels end at the right
+_MOST_ROW_NAMES = 16
+_LOG_FROM = 8  # values that span more than this factor need a logarithmic axis
+LOSSLESS_NAME = "without loss"  # what a round, or goodput, is compared with
+_UNKNOWN_LETTER = "\N{REPLACEMENT CHARACTER}"
 
 
 matplotlib.rcParams["text.parse_math"] = False  # a label from a run directory is text, never a formula
@@ -56,6 +66,29 @@ _LOOKS = {
     "in_network": Look("#332288", "P"),
     "direct": Look("#7F7F7F", "X"),
 }
+# Why a flow stood still, or what it did: timeouts warm, what is awaited blue and green.
+_CAUSE_COLOURS = {
+    "rto_tail_loss": "#E69F00",
+    "rto_full_window_loss": "#D55E00",
+    "rto_lost_retransmission": "#CC79A7",
+    "rto_few_duplicates": "#0072B2",
+    "rto_after_recovery": "#56B4E9",
+    "loss_probe": "#009E73",
+    "rack_timer": "#7F7F7F",
+    "delayed_ack": "#F0E442",
+    "application_idle": "#B9A79B",
+    "unexplained": "#000000",
+    "qp_timeout_not_told": "#882255",
+    "qp_timeout_nak_ignored": "#AA4499",
+    "paused": "#999933",
+    "zero_window": "#332288",
+    "receiver_not_ready": "#6699CC",
+    "syn_retransmission": "#661100",
+    "rto_spurious": "#CC6677",
+    "rto_unknown": "#DDCC77",
+    "never_went_on": "#44AADD",
+    "waited_for_straggler": "#D5D5D5",
+}
 _OTHER_LOOKS = (Look("#E69F00", "v"), Look("#56B4E9", "P"), Look("#7F7F7F", "X"), Look("#8C564B", "h"))
 
 
@@ -68,6 +101,30 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
     """A look for each of a few names that stand beside each other: no two alike, however they are called."""
     choices = (*_OTHER_LOOKS, *_LOOKS.values())
     return {name: choices[number % len(choices)] for number, name in enumerate(names)}
+
+
+def cause_colour(cause: str) -> str:
+    """The colour of a stall's cause: fixed for the known ones, by the name's checksum for any other."""
+    return _CAUSE_COLOURS.get(cause) or look(cause).colour
+
+
+@cache
+def letter_shown(letter: str) -> str:
+    """A letter as it can be drawn: no control character, and none that the font lacks."""
+    if letter.isspace():
+        return " "
+    if unicodedata.category(letter)[0] == "C" or not get_font(findfont("DejaVu Sans")).get_char_index(ord(letter)):
+        return _UNKNOWN_LETTER
+    return letter
+
+
+def shown(words: str, most: int = NAME_LETTERS) -> str:
+    """A text from a file as a figure can show it: in one line, of at most so many letters (what is too long is cut in
+    its middle), without control characters and letters that the font lacks."""
+    if len(words) > most:
+        head = (most - 1) * 2 // 3
+        words = f"{words[:head]}…{words[len(words) - (most - 1 - head) :]}"
+    return "".join(map(letter_shown, words))
 
 
 class Skipped(Exception):
@@ -91,11 +148,11 @@ def new_figure(
     columns: Sequence[float] = (1,),
     height_in: float = HEIGHT_IN,
     legend_rows: int = 1,
-    right: float = 0.975,
+    right: float = _RIGHT,
 ) -> tuple[Figure, list[Axes]]:
     """A figure of one row of panels with the given width ratios, up to `right` of its width: title above, room for a
     legend of `legend_rows` rows below."""
-    lines = textwrap.wrap(title, 58)
+    lines = textwrap.wrap(shown(title, TITLE_LETTERS), 58)
     below_in = 0.63 + 0.19 * legend_rows
     height_in += below_in
     figure = Figure(figsize=(WIDTH_IN, height_in))
@@ -124,10 +181,30 @@ def label(axes: Axes, x: str, y: str) -> None:
     axes.set_ylabel(y, fontsize=LABEL, color=INK)
 
 
+def name_rows(axes: Axes, names: Sequence[str], most: int = _MOST_ROW_NAMES) -> None:
+    """Name every row of a panel, 0 the first, or, of more than `most`, every second or so."""
+    step = -(-len(names) // most) if names else 1
+    axes.set_yticks(range(0, len(names), step), [shown(name) for name in names[::step]])
+
+
+def vertical_scale(axes: Axes, values: Sequence[float]) -> None:
+    """A logarithmic axis when the values span more than a factor of _LOG_FROM, else one that begins at
+    zero."""
+    if max(values) > _LOG_FROM * min(values):
+        axes.set_yscale("log")
+        axes.set_ylim(min(values) / 1.8, max(values) * 1.8)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(0, max(values) * 1.12)
+
+
 def _legend_columns(names: Sequence[str]) -> int:
-    """Three columns, or two where long names would push the legend over the edge."""
-    longest = sorted(map(len, names))[-3:]
-    return 3 if longest[-1] <= 24 and sum(longest) <= 62 else 2
+    """Three columns, or two where long names would push the legend over the edge, or one."""
+    longest = sorted(min(len(name), LEGEND_LETTERS) for name in names)[-3:]
+    if longest[-1] <= 24 and sum(longest) <= 62:
+        return 3
+    return 2 if sum(longest[-2:]) <= 68 else 1
 
 
 def legend_rows(names: Sequence[str]) -> int:
@@ -136,11 +213,11 @@ def legend_rows(names: Sequence[str]) -> int:
 
 
 def legend_below(panels: Sequence[Axes]) -> None:
-    """One legend for all panels of a figure, below them."""
+    """One legend for all panels of a figure, below them; names that begin with "_" are not told."""
     found = {name: handle for axes in panels for handle, name in zip(*axes.get_legend_handles_labels())}
     panels[0].figure.legend(
         list(found.values()),
-        list(found),
+        [shown(name, LEGEND_LETTERS) for name in found],
         fontsize=SMALL,
         loc="lower center",
         ncols=_legend_columns(list(found)),
@@ -149,9 +226,26 @@ def legend_below(panels: Sequence[Axes]) -> None:
     )
 
 
+def widen_left(figure: Figure) -> None:
+    """Give the panels so wide a left margin that nothing of the left one's axis is cut."""
+    old = min((axes.get_position().x0 for axes in figure.axes), default=0.0)
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    first = [axes for axes in figure.axes if axes.axison and axes.get_position().x0 == old]
+    boxes = [box for axes in first for box in [axes.yaxis.get_tightbbox(renderer)] if box is not None]
+    short_in = _EDGE_IN - min((box.x0 for box in boxes), default=figure.dpi) / figure.dpi
+    if short_in <= 0:
+        return
+    left = old + short_in / figure.get_figwidth()
+    for axes in figure.axes:
+        place = axes.get_position()
+        x0, x1 = (_RIGHT - (_RIGHT - x) * (_RIGHT - left) / (_RIGHT - old) for x in (place.x0, place.x1))
+        axes.set_position((x0, place.y0, x1 - x0, place.height))
+
+
 def save(figure: Figure, path: Path) -> Path:
     """Write the figure as PNG, without the date and version that would make equal runs differ."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    widen_left(figure)
     figure.savefig(path, dpi=DPI, metadata={"Software": None})
     return path
 
