@@ -46,9 +46,9 @@ def held_links(held: Held, document: Mapping[str, Any], start_ns: int, end_ns: i
     ends = peers(document)
     inside = {port: _within(spans, start_ns, end_ns) for port, spans in held.items() if port in ends}
     paused = {port: lengths_ns for port, lengths_ns in inside.items() if lengths_ns}
-    depths = _depths([ends[port] for port in paused])
+    far = depths([ends[port] for port in paused])
     links = [
-        HeldLink(port, *ends[port], len(lengths_ns), sum(lengths_ns), depths.get(ends[port]))
+        HeldLink(port, *ends[port], len(lengths_ns), sum(lengths_ns), far.get(ends[port]))
         for port, lengths_ns in paused.items()
     ]
     return sorted(links, key=lambda link: (link.depth or len(links) + 1, -link.held_ns, natural(link.port)))
@@ -60,17 +60,17 @@ def _within(spans: Sequence[tuple[int, int]], start_ns: int, end_ns: int) -> lis
     return [length_ns for length_ns in lengths_ns if length_ns > 0]
 
 
-def _depths(links: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
+def depths(links: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
     """How far each (sender, receiver) is from a root, breadth first: a root is a receiver that nobody holds."""
     senders = {sender for sender, _ in links}
-    depths = {link: 1 for link in links if link[1] not in senders}
-    waiting = list(depths)
+    found = {link: 1 for link in links if link[1] not in senders}
+    waiting = list(found)
     for here in waiting:
         for link in links:
-            if link[1] == here[0] and link not in depths:
-                depths[link] = depths[here] + 1
+            if link[1] == here[0] and link not in found:
+                found[link] = found[here] + 1
                 waiting.append(link)
-    return depths
+    return found
 
 
 def circle(links: Iterable[tuple[str, str]]) -> list[str]:

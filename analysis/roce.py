@@ -20,23 +20,12 @@ What follows in sequence, up to the highest number sent before, is go_back_n.
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.capture.packets import (
-    ACKNOWLEDGE,
-    CNP,
-    NAK_SYNDROME,
-    RNR_SYNDROME,
-    SEQUENCE_ERROR,
-    SYNDROME_KIND,
-    Packets,
-)
-from analysis.flows import Sent, distance, unwrap
+from analysis.queue_pairs import RoceFlow, flow_between, flows_of_roce
 from analysis.retransmits import GO_BACK_N, UNEXPLAINED, CounterMatch, Resent
 from analysis.stalls import (
     NAK_IGNORED,
@@ -47,41 +36,19 @@ from analysis.stalls import (
     Round,
     Silence,
     Stall,
+    is_held,
     silences,
 )
 from analysis.stalls import UNEXPLAINED as NO_CAUSE
 
+__all__ = ["RoceFlow", "flow_between", "flows_of_roce"]
+
 NAK, QP_TIMEOUT = "nak", "qp_timeout"
 # 4.096 us x 2^14 (InfiniBand specification, volume 1, section 9.9.2.4.2): what the workload gives its queue pairs.
 QP_TIMEOUT_NS = 4096 << 14
-_PSN_BITS = 24
 _EARLY_SHARE_OF_TIMEOUT = 0.9  # a capture's times leave out the wait in the sender's own queue
-_REQUESTS = (*range(13), 19, 20, 22, 23)  # BTH opcodes that a requester sends on a reliable connection
 
 Span = tuple[int, int]
-
-
-@dataclass(frozen=True, eq=False)
-class RoceFlow(Sent):
-    """A queue pair's requests (n,), their acknowledgements and NAKs (m,), and the CNPs (k,) that came for it.
-
-    send_psn counts packets from the flow's first one, unwrapped; ack_is_nak: a NAK of a gap in the sequence.
-    """
-
-    send_psn: np.ndarray
-    ack_is_nak: np.ndarray
-    cnp_ns: np.ndarray
-
-    @property
-    def highest_psn_before(self) -> np.ndarray:
-        """The highest packet number sent before each packet (n,); one below its own for the first."""
-        highest = np.maximum.accumulate(self.send_psn)
-        return np.concatenate([self.send_psn[:1] - 1, highest[:-1]])
-
-    @property
-    def is_retransmission(self) -> np.ndarray:
-        """Which packets (n,) repeat a number that was sent before."""
-        return self.send_psn <= self.highest_psn_before
 
 
 @dataclass(frozen=True)
@@ -89,64 +56,6 @@ class GoBack(Resent):
     """The first packet of those sent again. told: a NAK had come since the flow last went back."""
 
     told: bool
-
-
-def flow_between(packets: Packets, source: str, destination: str, name: str) -> RoceFlow | None:
-    """The flow from one queue pair ("address:number") to another; None when nothing of it was captured."""
-    (src_ip, src_qpn), (dst_ip, dst_qpn) = _endpoint(source), _endpoint(destination)
-    there = packets.is_roce & (packets.src_ip == src_ip) & (packets.dst_ip == dst_ip) & (packets.qpn == dst_qpn)
-    back = packets.is_roce & (packets.src_ip == dst_ip) & (packets.dst_ip == src_ip) & (packets.qpn == src_qpn)
-    sent = np.flatnonzero(there & np.isin(packets.opcode, _REQUESTS))
-    if not len(sent):
-        return None
-    acks = np.flatnonzero(back & (packets.opcode == ACKNOWLEDGE))
-    psn = unwrap(packets.psn[sent], _PSN_BITS)
-    origin = int(psn.min())
-    psn = psn - origin
-    boundaries = _boundaries(psn, packets.payload_bytes[sent])
-    return RoceFlow(
-        name=name,
-        source=source,
-        destination=destination,
-        send_ns=packets.time_ns[sent],
-        send_order=sent,
-        send_start=boundaries[psn],
-        send_end=boundaries[psn] + packets.payload_bytes[sent],
-        send_wire_bytes=packets.wire_bytes[sent],
-        ack_ns=packets.time_ns[acks],
-        ack_order=acks,
-        ack_bytes=_acknowledged(packets, acks, boundaries, int(packets.psn[sent[0]]) + origin),
-        send_psn=psn,
-        ack_is_nak=packets.syndrome[acks] == SEQUENCE_ERROR,
-        cnp_ns=packets.time_ns[back & (packets.opcode == CNP)],
-    )
-
-
-def _endpoint(text: str) -> tuple[int, int]:
-    """The address and the queue pair's number of "address:number"."""
-    address, _, number = text.rpartition(":")
-    return struct.unpack(">I", socket.inet_aton(address))[0], int(number)
-
-
-def _boundaries(psn: np.ndarray, payload_bytes: np.ndarray) -> np.ndarray:
-    """The byte position at which each packet number begins, and one more for the end of the last."""
-    numbers, first = np.unique(psn, return_index=True)
-    carried = np.zeros(int(psn.max()) + 1, np.int64)
-    carried[numbers] = payload_bytes[first]
-    return np.concatenate([[0], np.cumsum(carried)])
-
-
-def _acknowledged(packets: Packets, acks: np.ndarray, boundaries: np.ndarray, origin: int) -> np.ndarray:
-    """The cumulative acknowledgement after each of `acks`; `origin` is the first packet's number (modulo 2^24).
-
-    An acknowledgement covers its own packet number, a NAK all before it.
-    """
-    numbers = unwrap(packets.psn[acks], _PSN_BITS)
-    if len(acks):
-        numbers = numbers + distance(int(packets.psn[acks[0]]), origin, _PSN_BITS)
-    refused = np.isin(packets.syndrome[acks] & SYNDROME_KIND, (NAK_SYNDROME, RNR_SYNDROME))
-    reached = np.clip(numbers + ~refused, 0, len(boundaries) - 1)
-    return np.maximum.accumulate(boundaries[reached])
 
 
 def go_backs(flow: RoceFlow, timeout_ns: int = QP_TIMEOUT_NS) -> list[GoBack]:
@@ -167,17 +76,21 @@ def _go_back(flow: RoceFlow, index: int, before: GoBack | None, timeout_ns: int)
     unheard_ns = time_ns - max(heard_ns, before.time_ns if before else 0)
     late = silent_ns >= SHARE_OF_TIMER * timeout_ns or (not told and unheard_ns >= _EARLY_SHARE_OF_TIMEOUT * timeout_ns)
     kind = QP_TIMEOUT if late else NAK if told else UNEXPLAINED
-    return GoBack(index, time_ns, int(flow.send_start[index]), int(flow.send_end[index]), kind, told)
+    return GoBack(*_resent(flow, index, kind), told)
 
 
 def resent(flow: RoceFlow, timeout_ns: int = QP_TIMEOUT_NS) -> list[Resent]:
     """Every packet of `flow` that was sent again, with its kind, in order of time."""
     first = {each.index: each for each in go_backs(flow, timeout_ns)}
     return [
-        first.get(index)
-        or Resent(index, int(flow.send_ns[index]), int(flow.send_start[index]), int(flow.send_end[index]), GO_BACK_N)
+        first.get(index) or Resent(*_resent(flow, index, GO_BACK_N))
         for index in np.flatnonzero(flow.is_retransmission).tolist()
     ]
+
+
+def _resent(flow: RoceFlow, index: int, kind: str) -> tuple[int, int, int, int, str, bool]:
+    start, end = int(flow.send_start[index]), int(flow.send_end[index])
+    return index, int(flow.send_ns[index]), start, end, kind, bool(flow.is_needless[index])
 
 
 def roce_stalls(
@@ -193,27 +106,28 @@ def roce_stalls(
             flow.name,
             (silence.start_ns - rounds[0].start_ns) / 1e9,
             (silence.end_ns - silence.start_ns) / 1e9,
-            _cause(silence, backs, held.get(flow.name, ())),
+            cause_of(silence, backs, held.get(flow.name, ())),
         )
         for flow in flows
         for backs in [{each.index: each for each in go_backs(flow, timeout_ns)}]
-        for silence in silences(flow, rounds, _threshold_ns(flow, timeout_ns))
+        for silence in silences(flow, rounds, threshold_ns(flow, timeout_ns))
     ]
     return sorted(found, key=lambda stall: (stall.start_s, stall.flow))
 
 
-def _threshold_ns(flow: RoceFlow, timeout_ns: int) -> float:
+def threshold_ns(flow: RoceFlow, timeout_ns: int = QP_TIMEOUT_NS) -> float:
+    """The silence that counts as a stall of this flow: half of the timeout, and 8 median round trips."""
     round_trips = flow.rtt_ns()
     median_ns = float(np.median(round_trips)) if len(round_trips) else 0.0
     return max(SHARE_OF_TIMER * timeout_ns, ROUND_TRIPS * median_ns)
 
 
-def _cause(silence: Silence, backs: Mapping[int, GoBack], held: Iterable[Span]) -> str:
+def cause_of(silence: Silence, backs: Mapping[int, GoBack], held: Iterable[Span]) -> str:
+    """Why a queue pair was silent: `backs` by the packets that they begin with, `held` when its sender was paused."""
     back = backs.get(silence.next_send) if silence.next_send is not None else None
     if back is not None and back.kind == QP_TIMEOUT:
         return NAK_IGNORED if back.told else NOT_TOLD
-    paused_ns = sum(max(min(end, silence.end_ns) - max(start, silence.start_ns), 0) for start, end in held)
-    return PAUSED if 2 * paused_ns >= silence.end_ns - silence.start_ns else NO_CAUSE
+    return PAUSED if is_held(silence, held) else NO_CAUSE
 
 
 def compare_with_soft_roce(

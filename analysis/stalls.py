@@ -42,11 +42,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from analysis.flows import Flow, Sent
-from analysis.retransmits import FAST, PROBE, RTO, Recovery, Retransmission, retransmissions
+from analysis.retransmits import FAST, PROBE, RACK, RTO, Recovery, Retransmission, retransmissions
+from analysis.spans import Span, without
 
 LOST_RETRANSMISSION, FEW_DUPLICATES = "rto_lost_retransmission", "rto_few_duplicates"
 AFTER_RECOVERY = "rto_after_recovery"
@@ -79,7 +81,7 @@ MEANINGS = {
 SHARE_OF_TIMER = 0.5
 _SHORTEST_PROBE_NS = 2_000_000  # TCP_TIMEOUT_MIN of Linux: two ticks, at 1000 a second
 ROUND_TRIPS = 8
-_LONGEST_DELAYED_ACK_NS = 500_000_000  # RFC 1122, section 4.2.3.2
+LONGEST_DELAYED_ACK_NS = 500_000_000  # RFC 1122, section 4.2.3.2
 _DUPLICATES_FOR_FAST = 3
 
 
@@ -123,6 +125,16 @@ class Wait:
     seconds: float
 
 
+class Gap(NamedTuple):
+    """No packet of a flow passed from start_ns to end_ns; first and last are the places in the capture of the packets
+    around it."""
+
+    start_ns: int
+    end_ns: int
+    first: int
+    last: int
+
+
 @dataclass(frozen=True)
 class Silence:
     """A gap between two packets of a flow, and the round it lies in.
@@ -158,6 +170,28 @@ def waits(flows: Iterable[Sent], rounds: Sequence[Round]) -> list[Wait]:
     ]
 
 
+def stood_still(flows: Iterable[Sent], rounds: Sequence[Round], found: Iterable[Stall]) -> list[Span]:
+    """The spans of the rounds in which one flow at least was stalled, and none moved: the others were stalled too, or
+    done, or had not begun. What an application let pass is no stall here."""
+    origin_ns, stalled = rounds[0].start_ns, [stall for stall in found if stall.cause != APPLICATION_IDLE]
+    lost: dict[str, list[Span]] = {}
+    for stall in stalled:
+        start_ns = origin_ns + round(stall.start_s * 1e9)
+        lost.setdefault(stall.flow, []).append((start_ns, start_ns + round(stall.seconds * 1e9)))
+    moving = [span for flow in flows for span in without(_busy(flow, rounds), lost.get(flow.name, ()))]
+    return without([span for spans in lost.values() for span in spans], moving)
+
+
+def _busy(flow: Sent, rounds: Sequence[Round]) -> list[Span]:
+    """From the flow's first packet in each round to its last, either way."""
+    times = np.sort(np.concatenate([flow.send_ns, flow.ack_ns]))
+    found = []
+    for each in rounds:
+        inside = times[np.searchsorted(times, each.start_ns) : np.searchsorted(times, each.end_ns, side="right")]
+        found += [(int(inside[0]), int(inside[-1]))] if len(inside) else []
+    return found
+
+
 def _last_packet_ns(flow: Sent, within: Round) -> int | None:
     """When the flow's last packet in the round passed, either way."""
     times = np.concatenate([flow.send_ns, flow.ack_ns])
@@ -170,9 +204,13 @@ def threshold_ns(flow: Flow, recovery: Recovery) -> float:
     trips."""
     round_trips = flow.rtt_ns()
     median_ns = float(np.median(round_trips)) if len(round_trips) else 0.0
+    return max(SHARE_OF_TIMER * shortest_timer_ns(recovery), ROUND_TRIPS * median_ns)
+
+
+def shortest_timer_ns(recovery: Recovery) -> int:
+    """The shortest timer that may end a silence."""
     probing = recovery.tlp or recovery.rack
-    timer_ns = min(recovery.rto_min_ns, _SHORTEST_PROBE_NS) if probing else recovery.rto_min_ns
-    return max(SHARE_OF_TIMER * timer_ns, ROUND_TRIPS * median_ns)
+    return min(recovery.rto_min_ns, _SHORTEST_PROBE_NS) if probing else recovery.rto_min_ns
 
 
 def _stalls_of(flow: Flow, rounds: Sequence[Round], recovery: Recovery) -> list[Stall]:
@@ -186,7 +224,7 @@ def _stalls_of(flow: Flow, rounds: Sequence[Round], recovery: Recovery) -> list[
                 flow.name,
                 start_s,
                 (silence.end_ns - silence.start_ns) / 1e9,
-                _cause(silence, event, recovery),
+                cause_of(silence, event, recovery),
             )
         )
     return found
@@ -194,47 +232,66 @@ def _stalls_of(flow: Flow, rounds: Sequence[Round], recovery: Recovery) -> list[
 
 def silences(flow: Sent, rounds: Sequence[Round], longest_ns: float) -> list[Silence]:
     """The gaps of a flow that are longer than `longest_ns`, end within a round, and find work undone."""
-    order = np.concatenate([flow.send_order, flow.ack_order])
-    in_time = np.argsort(order, kind="stable")
-    times = np.concatenate([flow.send_ns, flow.ack_ns])[in_time]
     found = []
-    for gap in np.flatnonzero(np.diff(times) > longest_ns).tolist():
+    for gap in gaps(flow, longest_ns):
         for during in rounds:
-            if during.start_ns <= times[gap] and times[gap + 1] <= during.end_ns:
-                silence = _silence(flow, during, order[in_time[gap : gap + 2]].tolist(), times[gap : gap + 2].tolist())
+            if during.start_ns <= gap.start_ns and gap.end_ns <= during.end_ns:
+                silence = silence_of(flow, gap, _block(flow, during))
                 found += [silence] if silence.outstanding > 0 or silence.unsent > 0 else []
     return found
 
 
-def _silence(flow: Sent, during: Round, places: Sequence[int], times: Sequence[int]) -> Silence:
-    """The gap between the packets at two `places` of the capture, sent at two `times`."""
-    sent, acks = (int(np.searchsorted(known, places[1])) for known in (flow.send_order, flow.ack_order))
+def gaps(flow: Sent, longest_ns: float) -> list[Gap]:
+    """The times longer than `longest_ns` in which no packet of a flow passed, either way."""
+    order = np.concatenate([flow.send_order, flow.ack_order])
+    in_time = np.argsort(order, kind="stable")
+    times = np.concatenate([flow.send_ns, flow.ack_ns])[in_time]
+    return [
+        Gap(*times[place : place + 2].tolist(), *order[in_time[place : place + 2]].tolist())
+        for place in np.flatnonzero(np.diff(times) > longest_ns).tolist()
+    ]
+
+
+def _block(flow: Sent, during: Round) -> tuple[int, int]:
+    """The byte positions [start, end) of what the flow sent in a round."""
+    start = int(flow.send_end[: np.searchsorted(flow.send_ns, during.start_ns)].max(initial=0))
+    return start, int(flow.send_end[: np.searchsorted(flow.send_ns, during.end_ns, side="right")].max(initial=0))
+
+
+def silence_of(flow: Sent, gap: Gap, block: tuple[int, int]) -> Silence:
+    """What was known during a gap in a block of byte positions [start, end)."""
+    sent, acks = (int(np.searchsorted(known, gap.last)) for known in (flow.send_order, flow.ack_order))
     highest = int(flow.send_end[:sent].max()) if sent else 0
     acked = int(flow.ack_bytes[acks - 1]) if acks else 0
-    block_start = int(flow.send_end[: np.searchsorted(flow.send_ns, during.start_ns)].max(initial=0))
-    block_end = int(flow.send_end[: np.searchsorted(flow.send_ns, during.end_ns, side="right")].max(initial=0))
-    ends_with_send = sent < len(flow.send_order) and flow.send_order[sent] == places[1]
+    ends_with_send = sent < len(flow.send_order) and flow.send_order[sent] == gap.last
     return Silence(
-        start_ns=times[0],
-        end_ns=times[1],
+        start_ns=gap.start_ns,
+        end_ns=gap.end_ns,
         outstanding=highest - acked,
-        unsent=block_end - highest,
-        block_started=acked > block_start,
+        unsent=block[1] - highest,
+        block_started=acked > block[0],
         next_send=sent if ends_with_send else None,
         acked=not ends_with_send and int(flow.ack_bytes[acks]) > acked,
     )
 
 
-def _cause(silence: Silence, event: Retransmission | None, recovery: Recovery) -> str:
-    """The first of the module's rules that fits."""
+def cause_of(silence: Silence, event: Retransmission | None, recovery: Recovery) -> str:
+    """The first of the module's rules that fits a silence of TCP; `event`: what was sent again at its end."""
     if silence.outstanding <= 0:
         return APPLICATION_IDLE
     if event is not None:
-        return {RTO: _timeout_cause(silence, event), PROBE: LOSS_PROBE, FAST: RACK_TIMER}.get(event.kind, UNEXPLAINED)
+        named = {RTO: _timeout_cause(silence, event), PROBE: LOSS_PROBE, FAST: RACK_TIMER, RACK: RACK_TIMER}
+        return named.get(event.kind, UNEXPLAINED)
     if silence.next_send is not None:
         return LOSS_PROBE if recovery.tlp else UNEXPLAINED
-    on_time = silence.end_ns - silence.start_ns <= _LONGEST_DELAYED_ACK_NS
+    on_time = silence.end_ns - silence.start_ns <= LONGEST_DELAYED_ACK_NS
     return DELAYED_ACK if silence.acked and on_time else UNEXPLAINED
+
+
+def is_held(silence: Silence, held: Iterable[Span]) -> bool:
+    """Whether pauses `held` the sender for half of the silence or longer."""
+    paused_ns = sum(max(min(end, silence.end_ns) - max(start, silence.start_ns), 0) for start, end in held)
+    return 2 * paused_ns >= silence.end_ns - silence.start_ns
 
 
 def _timeout_cause(silence: Silence, event: Retransmission) -> str:

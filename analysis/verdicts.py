@@ -22,17 +22,18 @@ from analysis.queues import longest_idle_ns
 from analysis.retransmits import GO_BACK_N, RTO, Resent
 from analysis.roce import NAK, QP_TIMEOUT, QP_TIMEOUT_NS
 from analysis.run import Run
+from analysis.spec import Parameters
 from analysis.stalls import LOSS_PROBE, Round
 
 COLLAPSE, NO_COLLAPSE, NOT_PROVEN = "incast collapse", "no collapse", "not proven"
 COLLAPSE_SHARE = 0.5  # at most half of the goodput that there would be without loss
 _LOSSLESS_PORT = "pfc"
 _LOSSLESS_KINDS = (_LOSSLESS_PORT, "rnic")  # of queues: of a switch port, of a NIC
-_SHORTEST_IDLE = 0.5  # of the timer: other flows' packets may break the silence of those that wait
+SHORTEST_IDLE = 0.5  # of the timer: other flows' packets may break the silence of those that wait
 # The RTO adds a smoothed round trip to RTOmin (RFC 6298); the timer wheel fires up to an eighth late, and
 # rounds up to ticks, of which the lab kernel has 1000 a second (kernel/time/timer.c).
-_LONGEST_IDLE = 1.25
-_TICKS_S = 0.002
+LONGEST_IDLE = 1.25
+TICKS_S = 0.002
 
 Value = Union[float, int, str, None]
 
@@ -102,9 +103,14 @@ def goodput_bps(rounds: Sequence[Round]) -> float | None:
     return sum(each.payload_bytes for each in rounds) * 8 / seconds if seconds else None
 
 
+def goodput_without_loss_bps(spec: Parameters) -> float:
+    """Payload bits per second of the round that nothing is lost in."""
+    return spec.senders * spec.sender_bytes * 8 / spec.ideal_seconds
+
+
 def _goodput(run: Run) -> Evidence:
     spec, measured = run.parameters, goodput_bps(run.rounds)
-    without_loss = spec.senders * spec.sender_bytes * 8 / spec.ideal_seconds
+    without_loss = goodput_without_loss_bps(spec)
     return Evidence(
         name="goodput",
         configured=spec.path.rate_bps,
@@ -333,8 +339,8 @@ def _idle_link(run: Run) -> Evidence:
     """
     is_roce = run.parameters.is_roce
     timer_s = (QP_TIMEOUT_NS if is_roce else run.parameters.rto_min_ns) / 1e9
-    shortest_s = _SHORTEST_IDLE * timer_s
-    longest_s = _LONGEST_IDLE * timer_s * 2 ** _backoffs(run) + _TICKS_S
+    shortest_s = SHORTEST_IDLE * timer_s
+    longest_s = LONGEST_IDLE * timer_s * 2 ** _backoffs(run) + TICKS_S
     told = "a queue pair's timeout, ticks included" if is_roce else "RTOmin, ticks and backoff included"
     allowed = f"{text.seconds(shortest_s)} to {text.seconds(longest_s)}"
     gaps, source = idle_gaps_ns(run)

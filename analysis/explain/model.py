@@ -6,7 +6,7 @@ A finding carries how sure it is: what a capture cannot tell is never told as ce
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,7 +69,8 @@ class Block:
     """What a flow sent without being idle in between: a request's answer, a chunk of a collective.
 
     begin_ns: its first packet; asked_ns: the packet of the other direction that asked for it, None without one;
-    end_ns: when all of it was acknowledged (at a sender), or had passed (elsewhere), None when the capture ends before.
+    end_ns: when all of it was acknowledged (at a sender, or where the point's place is not known), or had passed
+    (elsewhere), None when the capture ends before.
     """
 
     number: int
@@ -132,10 +133,10 @@ class FlowStory:
     flow's path it was taken, and position_confidence how sure; both_ways: whether acknowledgements were captured;
     handshake: whether the SYN was. packets and bytes are those of the data's direction; delivered_bytes: acknowledged,
     or, without acknowledgements, new bytes that passed. rtt_*_ns: of the round trip seen from the point onward, None
-    without samples. kinds: repeats by kind; spurious of them; upstream_losses: packets that fill a gap, lost before
-    they came to this point; gaps: bytes never seen. duplicate_acks, zero_windows (advertisements), zero_window_ns; ect,
-    ce: packets of the data's direction; ece: acknowledgements; cwr; cnps. min_rto_ns: the shortest timeout seen, None
-    without one. notes: what could not be told, in sentences.
+    without samples. kinds: repeats by kind; spurious of them; upstream_losses: packets that fill a gap and were not
+    overtaken, lost before they came to this point; gaps: bytes never seen. duplicate_acks, zero_windows
+    (advertisements), zero_window_ns; ect, ce: packets of the data's direction; ece: acknowledgements; cwr; cnps.
+    min_rto_ns: the shortest timeout seen, None without one. notes: what could not be told, in sentences.
     """
 
     name: str
@@ -174,6 +175,11 @@ class FlowStory:
     stalls: tuple[FlowStall, ...]
     repeats: Repeats
     notes: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells the flow from all others, at every point: its name (endpoints may connect again) and its ends."""
+        return self.name, self.source, self.destination
 
     @property
     def seconds(self) -> float:
@@ -265,8 +271,31 @@ class Explanation:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def once(self) -> list[FlowStory]:
+        """Each flow once, as the point that tells most of it saw it: what is counted over all flows is counted here."""
+        return each_once(self.flows)
+
+    @property
     def stalls(self) -> list[FlowStall]:
-        """The stalls of all flows in order of time."""
+        """The stalls of all flows, each flow once, in order of time."""
         return sorted(
-            (stall for flow in self.flows for stall in flow.stalls), key=lambda stall: (stall.start_ns, stall.flow)
+            (stall for flow in self.once for stall in flow.stalls), key=lambda stall: (stall.start_ns, stall.flow)
         )
+
+
+_NEAREST_FIRST = (SENDER, MIDDLE, RECEIVER, UNKNOWN)
+
+
+def each_once(flows: Iterable[FlowStory]) -> list[FlowStory]:
+    """Each flow once, where several points saw it: as the one nearest to its sender did, of equally near ones the one
+    with more packets."""
+    best: dict[tuple[str, str, str], FlowStory] = {}
+    for flow in flows:
+        ends = flow.key
+        if ends not in best or _rank(flow) < _rank(best[ends]):
+            best[ends] = flow
+    return list(best.values())
+
+
+def _rank(flow: FlowStory) -> tuple[int, int]:
+    return _NEAREST_FIRST.index(flow.position), -flow.packets

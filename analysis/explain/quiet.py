@@ -1,0 +1,48 @@
+"""How long a flow may be silent before its round trip no longer explains it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis import roce, stalls
+from analysis.capture.packets import Packets
+from analysis.explain.model import SENDER
+from analysis.flows import Flow, Sent
+from analysis.retransmits import Recovery
+from analysis.roce import RoceFlow
+from analysis.stalls import ROUND_TRIPS, SHARE_OF_TIMER
+
+_LONG_ROUND_TRIPS = 2
+_PROMPT_SHARE = 0.25
+_LONG_NS = 50_000_000  # with two round trips: what is left of Linux's 200 ms timer on a path of many milliseconds
+
+
+def longest_quiet_ns(flow: Sent, packets: Packets, position: str, recovery: Recovery) -> float:
+    """The silence that counts as a stall: as analysis.stalls has it, by the whole round trip however much of it lies
+    behind the capture point. Of long round trips two and a bit decide, or else timeouts that add only RTOmin to them
+    were too short to count."""
+    if isinstance(flow, RoceFlow):
+        return roce.threshold_ns(flow)
+    onward_ns, behind_ns = _median(flow.rtt_ns()), 0.0 if position == SENDER else back_ns(flow, packets)
+    if onward_ns is None or behind_ns is None or not isinstance(flow, Flow):
+        return SHARE_OF_TIMER * recovery.rto_min_ns
+    shortest_ns = stalls.shortest_timer_ns(recovery) * SHARE_OF_TIMER
+    whole_ns = onward_ns + behind_ns
+    return max(shortest_ns, min(ROUND_TRIPS * whole_ns, _LONG_ROUND_TRIPS * whole_ns + _LONG_NS))
+
+
+def back_ns(flow: Sent, packets: Packets) -> float | None:
+    """The time from an acknowledgement with a new time stamp (RFC 7323) to the first data packet that echoes it, that a
+    quarter of them keep to: the sender does not always have something to send. None without time stamps."""
+    acks = flow.ack_order[packets.has_timestamps[flow.ack_order]]
+    sends = flow.send_order[packets.has_timestamps[flow.send_order]]
+    told, first = np.unique(packets.timestamp_value[acks], return_index=True)
+    echoed, answer = np.unique(packets.timestamp_echo[sends], return_index=True)
+    _, at_ack, at_send = np.intersect1d(told, echoed, assume_unique=True, return_indices=True)
+    first_ack, first_send = acks[first[at_ack]], sends[answer[at_send]]
+    waits_ns = (packets.time_ns[first_send] - packets.time_ns[first_ack])[first_send > first_ack]
+    return float(np.sort(waits_ns)[int(_PROMPT_SHARE * len(waits_ns))]) if len(waits_ns) else None
+
+
+def _median(values: np.ndarray) -> float | None:
+    return float(np.median(values)) if len(values) else None
