@@ -6,196 +6,127 @@ from the flow's first data byte, so that they neither wrap at 2^32 nor depend on
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from analysis.capture.packets import ACK, FIN, RST, SYN, TCP, Packets
+from analysis.capture.packets import ACK, FIN, SYN, Packets
+from analysis.connections import Directions, directions_of
+from analysis.flow_table import Acks, FlowTable, Sends
+from analysis.sent import Flow, Sent
+from analysis.sequences import distance, run_lengths, running_max, shifted, unwrap, unwrap_runs
 
-_Numbers = TypeVar("_Numbers", int, np.ndarray)
-
-
-@dataclass(frozen=True, eq=False)
-class Sent:
-    """The packets with data (n,) that left a sender and the acknowledgements (m,) that came back, as seen at one
-    capture point: what flows of every transport have.
-
-    name, source and destination ("address:port", of RoCE "address:queue pair"). *_order is the place in the capture,
-    which settles what came first at equal times. send_start and send_end are byte positions [start, end);
-    send_wire_bytes the frame's length; ack_bytes is the cumulative acknowledgement, running maximum taken.
-    """
-
-    name: str
-    source: str
-    destination: str
-    send_ns: np.ndarray
-    send_order: np.ndarray
-    send_start: np.ndarray
-    send_end: np.ndarray
-    send_wire_bytes: np.ndarray
-    ack_ns: np.ndarray
-    ack_order: np.ndarray
-    ack_bytes: np.ndarray
-
-    @property
-    def highest_before(self) -> np.ndarray:
-        """Highest byte position sent before each segment (n,); the first one's own start for the first."""
-        return np.concatenate([self.send_start[:1], np.maximum.accumulate(self.send_end)[:-1]])
-
-    @property
-    def is_retransmission(self) -> np.ndarray:
-        """Which segments (n,) carry data below the highest byte already sent (meaningful at the sender's own
-        capture)."""
-        return self.send_start < self.highest_before
-
-    @property
-    def acks_before(self) -> np.ndarray:
-        """How many acknowledgements (n,) had come back when each segment was sent."""
-        return np.searchsorted(self.ack_order, self.send_order)
-
-    @property
-    def acked_before(self) -> np.ndarray:
-        """Cumulative acknowledgement (n,) known when each segment was sent: TCP's snd_una."""
-        return np.concatenate([[0], self.ack_bytes])[self.acks_before]
-
-    def rtt_ns(self) -> np.ndarray:
-        """Round-trip samples: the time from a segment to the acknowledgement that covers it.
-
-        Segments sent again give none (Karn's rule, RFC 6298), nor do those whose acknowledgement had to wait
-        for something else to be sent again.
-        """
-        resent = self.send_order[self.is_retransmission]
-        covering = np.searchsorted(self.ack_bytes, self.send_end)
-        sampled = np.flatnonzero(~self.is_retransmission & (covering < len(self.ack_bytes)))
-        covering = covering[sampled]
-        resent_before = np.searchsorted(resent, self.send_order[sampled])
-        clean = np.searchsorted(resent, self.ack_order[covering]) == resent_before
-        return self.ack_ns[covering[clean]] - self.send_ns[sampled[clean]]
-
-
-@dataclass(frozen=True, eq=False)
-class Flow(Sent):
-    """A TCP flow: its data segments, and what its acknowledgements told.
-
-    ack_advances: the cumulative acknowledgement grew; ack_is_duplicate: RFC 5681's duplicate (no data, same
-    acknowledgement and window, data outstanding), or one that repeats the acknowledgement with SACK blocks.
-    """
-
-    ack_advances: np.ndarray
-    ack_is_duplicate: np.ndarray
-    ack_sack_blocks: np.ndarray
-
-    @property
-    def duplicates_since_advance(self) -> np.ndarray:
-        """Duplicate acknowledgements (m,) since the cumulative one last grew, each acknowledgement
-        included."""
-        counted = np.cumsum(self.ack_is_duplicate)
-        return counted - np.maximum.accumulate(np.where(self.ack_advances, counted, 0))
-
-
-def unwrap(numbers: np.ndarray, bits: int = 32) -> np.ndarray:
-    """Sequence numbers (n,) of so many bits as 64-bit positions relative to the first.
-
-    Each is taken to lie within half of the space of the one before, on either side (RFC 9293, section 3.4: numbers
-    compare modulo 2^32).
-    """
-    whole = numbers.astype(np.int64)
-    return np.cumsum(distance(whole, np.concatenate([whole[:1], whole[:-1]]), bits), dtype=np.int64)
-
-
-def distance(number: _Numbers, origin: _Numbers, bits: int = 32) -> _Numbers:
-    """Signed distance from `origin` to `number` in a sequence space of so many bits."""
-    half = 1 << (bits - 1)
-    return (number - origin + half) % (2 * half) - half
+__all__ = ["Flow", "Sent", "distance", "flows_of", "unwrap"]
 
 
 def flows_of(packets: Packets, names: Mapping[tuple[str, str], str] | None = None) -> list[Flow]:
     """Every direction of a TCP connection that carries data, in order of its first data packet.
 
-    names: (source, destination) -> name; a flow without one is called "source > destination".
+    names: (source, destination) -> name; a flow without one is called "source > destination". Where the same two
+    endpoints connect again, the second connection's name ends with " (2)", and so on.
     """
-    rows = np.flatnonzero((packets.protocol == TCP) & (packets.flags & RST == 0) & (packets.sport > 0))
-    pair, reverse = _pairs(packets, rows)
-    by_pair = _rows_by_pair(rows, pair)
-    carrying = packets.payload_bytes[rows] > 0
-    directions = dict(zip(pair[carrying].tolist(), reverse[carrying].tolist()))
-    nothing = rows[:0]
-    return [
-        _flow(packets, by_pair[there], by_pair.get(back, nothing), names or {}) for there, back in directions.items()
-    ]
+    directions = directions_of(packets)
+    sends = _sends(packets, directions)
+    acks = _acknowledgements(packets, directions, sends)
+    repeats = _repeats(packets, directions, SYN), _repeats(packets, directions, FIN)
+    table = FlowTable(packets, directions, sends, acks, repeats)
+    first = np.argsort(sends.rows[sends.begins], kind="stable")
+    return [table.flow(number, names or {}) for number in first.tolist()]
 
 
-def _pairs(packets: Packets, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A number for each row's (source, destination) pair of endpoints, and the number of the pair the other
-    way round."""
-    source = packets.src_ip[rows].astype(np.int64) << 16 | packets.sport[rows]
-    destination = packets.dst_ip[rows].astype(np.int64) << 16 | packets.dport[rows]
-    known, numbers = np.unique(np.concatenate([source, destination]), return_inverse=True)
-    numbers = numbers.reshape(2, -1)
-    return numbers[0] * len(known) + numbers[1], numbers[1] * len(known) + numbers[0]
-
-
-def _rows_by_pair(rows: np.ndarray, pair: np.ndarray) -> dict[int, np.ndarray]:
-    """The rows of each pair, in the capture's order."""
-    order = np.argsort(pair, kind="stable")
-    values, begins = np.unique(pair[order], return_index=True)
-    return dict(zip(values.tolist(), np.split(rows[order], begins[1:])))
-
-
-def _endpoint(address: int, port: int) -> str:
-    return f"{socket.inet_ntoa(struct.pack('>I', address))}:{port}"
-
-
-def _flow(packets: Packets, sent: np.ndarray, received: np.ndarray, names: Mapping[tuple[str, str], str]) -> Flow:
-    """The flow whose packets are the rows `sent` one way and `received` the other."""
-    source = _endpoint(int(packets.src_ip[sent[0]]), int(packets.sport[sent[0]]))
-    destination = _endpoint(int(packets.dst_ip[sent[0]]), int(packets.dport[sent[0]]))
-    data = sent[packets.payload_bytes[sent] > 0]
-    positions = unwrap(packets.seq[data])
-    starts = positions - positions.min()
-    sends = _Sends(data, starts, starts + packets.payload_bytes[data])
-    acks = received[packets.flags[received] & ACK > 0]
-    return Flow(
-        name=names.get((source, destination), f"{source} > {destination}"),
-        source=source,
-        destination=destination,
-        send_ns=packets.time_ns[data],
-        send_order=data,
-        send_start=sends.start,
-        send_end=sends.end,
-        send_wire_bytes=packets.wire_bytes[data],
-        ack_ns=packets.time_ns[acks],
-        ack_order=acks,
-        **_acknowledgements(packets, acks, sends, int(packets.seq[data[0]]) + int(positions.min())),
+def _sends(packets: Packets, directions: Directions) -> Sends:
+    owner = np.repeat(np.arange(len(directions.begins)), run_lengths(directions.begins, len(directions.rows)))
+    carrying = packets.payload_bytes[directions.rows] > 0
+    rows, owner_of = directions.rows[carrying], owner[carrying]
+    direction, begins = np.unique(owner_of, return_index=True)
+    number = (packets.seq[rows].astype(np.int64) + (packets.flags[rows] & SYN > 0)) % 2**32  # SYN takes a number
+    positions = unwrap_runs(number, begins)
+    initial = _initial(packets, directions, owner)[direction]
+    ahead = np.where(initial >= 0, distance(number[begins], initial), 0)
+    lowest = np.minimum.reduceat(positions, begins) if len(begins) else begins
+    moved = np.where(initial >= 0, np.maximum(ahead, -lowest), -lowest)
+    start = positions + np.repeat(moved, run_lengths(begins, len(rows)))
+    return Sends(
+        direction, begins, rows, start, start + packets.payload_bytes[rows], number[begins] - moved, initial >= 0
     )
 
 
-class _Sends(NamedTuple):
-    """A flow's data segments: place in the capture, first byte position, position after the last."""
+def _initial(packets: Packets, directions: Directions, owner: np.ndarray) -> np.ndarray:
+    """The sequence number of each direction's first data byte, by its last SYN; -1 without one."""
+    syns = np.flatnonzero(packets.flags[directions.rows] & SYN > 0)
+    found = np.full(len(directions.begins), -1, np.int64)
+    found[owner[syns]] = (packets.seq[directions.rows[syns]].astype(np.int64) + 1) % 2**32
+    return found
 
-    order: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
+
+def _repeats(packets: Packets, directions: Directions, flag: int) -> np.ndarray:
+    """How often each direction sent a segment with this flag and without data again (k,)."""
+    if not len(directions.begins):
+        return directions.begins
+    flagged = packets.flags[directions.rows] & flag > 0
+    bare = flagged & (packets.payload_bytes[directions.rows] == 0)
+    any_flagged, all_bare = (np.add.reduceat(each, directions.begins, dtype=np.int64) for each in (flagged, bare))
+    return np.where(all_bare == any_flagged, np.maximum(all_bare - 1, 0), all_bare)
 
 
-def _acknowledgements(packets: Packets, rows: np.ndarray, sends: _Sends, origin: int) -> dict[str, np.ndarray]:
-    """The judged ack_* columns of a flow whose first data byte has sequence number `origin` (modulo 2^32)."""
-    relative = unwrap(packets.ack[rows])
-    if len(rows):
-        relative = relative + distance(int(packets.ack[rows[0]]), origin)
-    highest = np.maximum.accumulate(np.maximum(relative, 0))
-    before = np.concatenate([[0], highest])[:-1]
-    sent = np.concatenate([[0], np.maximum.accumulate(sends.end)])[np.searchsorted(sends.order, rows)]
-    window, blocks = packets.window[rows], packets.sack_blocks[rows]
-    same_window = window == np.concatenate([[0], window])[:-1]
+def _acknowledgements(packets: Packets, directions: Directions, sends: Sends) -> Acks:
+    rows, flow = _acknowledging(packets, directions, sends)
+    known, begins, counts = np.unique(flow, return_index=True, return_counts=True)
+    begin, end = np.zeros((2, len(sends.begins)), np.int64)
+    begin[known], end[known] = begins, begins + counts
+    number = packets.ack[rows].astype(np.int64)
+    relative = unwrap_runs(number, begins)
+    relative += np.repeat(distance(number[begins], sends.origin[known]), counts)
+    highest = running_max(np.maximum(relative, 0), begins)
+    before, window, blocks = shifted(highest, begins), packets.window[rows], packets.sack_blocks[rows]
+    same_window = window == shifted(window, begins)
     bare = (packets.payload_bytes[rows] == 0) & (packets.flags[rows] & (SYN | FIN) == 0)
-    return {
-        "ack_bytes": highest,
-        "ack_advances": highest > before,
-        "ack_is_duplicate": bare & (relative == before) & (sent > before) & (same_window | (blocks > 0)),
-        "ack_sack_blocks": blocks,
-    }
+    outstanding = _highest_sent(sends, rows, flow) > before
+    return Acks(
+        begin,
+        end,
+        rows,
+        highest,
+        highest > before,
+        bare & (relative == before) & outstanding & (same_window | (blocks > 0)),
+        *_sacked(packets, rows, relative),
+    )
+
+
+def _acknowledging(packets: Packets, directions: Directions, sends: Sends) -> tuple[np.ndarray, np.ndarray]:
+    """The rows with an acknowledgement that came back for each flow, flow by flow, and the flow's number."""
+    mate = directions.mate[sends.direction]
+    lengths = run_lengths(directions.begins, len(directions.rows))
+    counts = np.where(mate >= 0, lengths[mate], 0)
+    flow = np.repeat(np.arange(len(mate)), counts)
+    within = np.arange(len(flow)) - np.repeat(np.cumsum(counts) - counts, counts)
+    rows = directions.rows[directions.begins[mate][flow] + within]
+    acknowledges = packets.flags[rows] & ACK > 0
+    return rows[acknowledges], flow[acknowledges]
+
+
+def _highest_sent(sends: Sends, rows: np.ndarray, flow: np.ndarray) -> np.ndarray:
+    """The highest position that each acknowledgement's flow had sent before it."""
+    owner = np.repeat(np.arange(len(sends.begins)), run_lengths(sends.begins, len(sends.rows)))
+    apart = int(max(sends.rows.max(initial=0), rows.max(initial=0))) + 1
+    place = np.searchsorted(owner * apart + sends.rows, flow * apart + rows)
+    highest = np.concatenate([[0], running_max(sends.end, sends.begins)])[place]
+    return np.where(place > sends.begins[flow], highest, 0)
+
+
+def _sacked(packets: Packets, rows: np.ndarray, relative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The positions (m, 2) of data that each acknowledgement reports to have come twice (RFC 2883): its first SACK
+    block, where that lies below the acknowledgement or inside of the second one; and the edges (m, 4) of its first two
+    blocks."""
+    twice, sacks = np.zeros((len(rows), 2), np.int64), np.zeros((len(rows), 4), np.int64)
+    some = np.flatnonzero(packets.sack_blocks[rows] > 0)
+    ack = packets.ack[rows[some]].astype(np.int64)
+    edges = distance(packets.sack_edges[rows[some]].astype(np.int64), ack[:, None])
+    two = packets.sack_blocks[rows[some]] > 1
+    inside = two & (edges[:, 2] <= edges[:, 0]) & (edges[:, 1] <= edges[:, 3])
+    duplicate = (edges[:, 0] < edges[:, 1]) & ((edges[:, 1] <= 0) | inside)
+    edges += relative[some, None]
+    twice[some[duplicate]] = edges[duplicate, :2]
+    edges[~two, 2:] = 0
+    sacks[some] = edges
+    return twice, sacks

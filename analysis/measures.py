@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,11 +12,22 @@ import numpy as np
 from analysis import signals
 from analysis.capture.packets import CE
 from analysis.queues import Traffic, buffer_fill_exact_s, buffer_fill_s, statistics
-from analysis.retransmits import CounterMatch, compare_with_kernel
+from analysis.retransmits import RTO, CounterMatch, compare_with_kernel
 from analysis.roce import compare_with_soft_roce
 from analysis.run import Run
+from analysis.spans import total_ns
 from analysis.spec import CONTROLLER, INCAST, LOSSY
-from analysis.verdicts import all_captured, median_seconds, pfc_queues, tells_of_pfc, timeouts
+from analysis.stalls import stood_still
+from analysis.verdicts import (
+    COLLAPSE_SHARE,
+    all_captured,
+    goodput_bps,
+    goodput_without_loss_bps,
+    median_seconds,
+    pfc_queues,
+    tells_of_pfc,
+    timeouts,
+)
 
 _LOSSLESS_RED, _LOSSY_RED = "5:", "7:"  # handles of a port's markers
 _SAME_TRAFFIC = ("label", "seed", "capture", "telemetry")  # keys that change nothing of what is compared
@@ -48,6 +60,36 @@ def classmates(run: Run) -> list[tuple[str, Run]]:
 def slowdown(run: Run) -> float | None:
     """The median round over the ideal one."""
     return ratio(median_seconds(run.rounds), run.parameters.ideal_seconds)
+
+
+def lost_share(run: Run) -> float | None:
+    """Of the rounds' time, the share in which flows stood still and none of them moved (analysis.stalls.stood_still);
+    None where not every sender was captured."""
+    if not all_captured(run):
+        return None
+    lost_ns = total_ns(stood_still(run.sent_flows, run.rounds, run.stalls))
+    return lost_ns / sum(each.end_ns - each.start_ns for each in run.rounds)
+
+
+def collapse_onset(run: Run) -> dict[str, int | None]:
+    """For each scheme that the run or its cases tried with several numbers of senders, the least number from which on
+    goodput stays at or below COLLAPSE_SHARE of the one without loss; None where it never does."""
+    tried: dict[str, dict[int, Run]] = {}
+    for each in (run, *run.cases.values()):
+        if each.workload == INCAST and each.rounds:
+            tried.setdefault(each.parameters.scheme, {}).setdefault(each.parameters.senders, each)
+    return {scheme: _onset(points) for scheme, points in tried.items() if len(points) > 1}
+
+
+def _onset(points: Mapping[int, Run]) -> int | None:
+    """The least number of senders from which on all points have collapsed."""
+    found = None
+    for senders in sorted(points, reverse=True):
+        goodput = goodput_bps(points[senders].rounds)
+        if goodput is None or goodput > COLLAPSE_SHARE * goodput_without_loss_bps(points[senders].parameters):
+            break
+        found = senders
+    return found
 
 
 def data_packets(run: Run) -> int | None:
@@ -98,7 +140,8 @@ def kernel_timeouts(run: Run) -> int | None:
 
 
 def counter_matches(run: Run) -> list[CounterMatch]:
-    """The kernel's counters beside what the captures show; empty unless every sender has both."""
+    """The senders' kernel counters beside what their captures show; empty unless every sender has both. A SYN that was
+    sent again was timed out."""
     if not all_captured(run):
         return []
     if run.parameters.is_roce:
@@ -106,9 +149,12 @@ def counter_matches(run: Run) -> list[CounterMatch]:
         return [] if counters is None else compare_with_soft_roce(run.roce_flows, counters, run.senders)
     if run.tcp_counters is None:
         return []
-    return compare_with_kernel(
-        (event.kind for events in run.retransmissions.values() for event in events), run.tcp_counters
-    )
+    kinds = [event.kind for events in run.retransmissions.values() for event in events]
+    kinds += [RTO] * sum(flow.syn_repeats for flow in run.tcp_flows)
+    told: Counter[str] = Counter()
+    for host in run.senders:
+        told.update(run.measured["tcp"].get(host, {}))
+    return compare_with_kernel(kinds, told)
 
 
 def ecn_marks(measured: Mapping[str, Any]) -> int | None:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments import bench_collectives, bench_lossless, fast08, limits, rundir, screen
+from analysis.labels_tshark import Agreement
+from experiments import bench_analyze, bench_captures, bench_collectives, bench_lossless, fast08, limits, rundir, screen
 from experiments.bench_fabrics import REACHED
 from experiments.bench_fabrics import measure as fabrics_measure
 from experiments.bench_mininet import measure as mininet_measure
@@ -284,6 +285,53 @@ def bench_launch(kernel: Kernel) -> list[Figure]:
     return [Figure("gloo, 4 ranks, 16 MiB: busbw", (busbw_gbps,), "Gb/s", "at least 80 of 100", _at_least(80))]
 
 
+def bench_capture_reading(kernel: Kernel) -> list[Figure]:
+    """Captures to columns, beside scapy, dpkt and tshark on the same capture, in processor time: of one core."""
+    found = bench_captures.reading_speeds(_setting(kernel))
+    name, ours = f"capture of {found.packets:,} packets to columns", statistics.median(found.ours)
+    figures = [
+        Figure("packets of the capture", (found.packets,), "", "at least 1 million", _at_least(1e6)),
+        Figure(name, found.ours, "packets/s", "at least 1 million", _at_least(1e6)),
+    ]
+    for other, speeds, packets, least in (
+        ("scapy's PcapReader", found.scapy, bench_captures.SCAPY_PACKETS, 50),
+        ("dpkt", found.dpkt, bench_captures.DPKT_PACKETS, 5),
+        ("tshark -T fields", found.tshark, bench_captures.TSHARK_PACKETS, 10),
+    ):
+        ratio = (ours / statistics.median(speeds),)
+        figures.append(Figure(f"{other}, its first {packets:,}", speeds, "packets/s", "for scale"))
+        figures.append(Figure(f"ours over {other}", ratio, "times", f"at least {least}", _at_least(least)))
+    return [*figures, *_label_figures(bench_captures.label_agreement(_setting(kernel)))]
+
+
+def _label_figures(found: Agreement) -> list[Figure]:
+    """How many packets of the capture bear the labels that tshark gives them; the labels one by one as a table."""
+    rows = [[each.name, *(f"{count:,}" for count in (each.both, each.ours, each.theirs))] for each in found.kinds]
+    screen.table("labels of packets", ("label", "both", "ours alone", "tshark's alone"), rows)
+    shares = (("packets", found.share), ("those that bear a label", found.labelled_share))
+    return [
+        Figure(f"labels as tshark's, of {name}", (100 * share,), "%", "at least 98 %", _at_least(98))
+        for name, share in shares
+    ]
+
+
+def bench_capture_analysis(kernel: Kernel) -> list[Figure]:
+    """`analyze` from prompt to prompt, of the same capture, and of ten gigabytes made of it that come from a pipe."""
+    capture = bench_captures.incast_capture(_setting(kernel))
+    whole = [bench_analyze.analyze_cost(capture) for _ in range(_REPEATS)]
+    figures = [
+        Figure("analyze a million packets", tuple(each.seconds for each in whole), "s", "under 5 s", _below(5)),
+        Figure("its memory", tuple(each.peak_bytes / 1e9 for each in whole), "GB", "under 1 GB", _below(1)),
+    ]
+    for kind, told in ((bench_analyze.MANY, "many flows"), (bench_analyze.FEW, "two flows alone")):
+        found = bench_analyze.streamed_cost(capture, bench_analyze.LONG_BYTES, kind)
+        figures += [
+            Figure(f"analyze 10 GB, {told}", (found.seconds,), "s", "for scale"),
+            Figure("its memory", (found.peak_bytes / 1e9,), "GB", "under 2 GB", _below(2)),
+        ]
+    return figures
+
+
 def _below(limit: float) -> Callable[[float], bool]:
     return lambda value: 0 <= value < limit
 
@@ -421,5 +469,7 @@ _BENCHES: dict[str, Callable[[Kernel], list[Figure]]] = {
     "dcqcn": bench_dcqcn,
     "collectives": bench_allreduce,
     "launch": bench_launch,
+    "captures": bench_capture_reading,
+    "analyze": bench_capture_analysis,
     "fast08": bench_fast08,
 }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Callable
 
 from analysis.capture.reader import read_capture
+from analysis.labels_tshark import Agreement, compare_with_tshark
 from experiments import limits
 from experiments.runner import Setting, Task, run_task
 from experiments.spec import Spec, parse
@@ -73,6 +74,11 @@ def reading_speeds(setting: Setting) -> Speeds:
         _speeds(DPKT_PACKETS, lambda: _read_by_dpkt(path)),
         _speeds(TSHARK_PACKETS, lambda: _read_by_tshark(path)),
     )
+
+
+def label_agreement(setting: Setting) -> Agreement:
+    """Our labels of the capture's packets against tshark's."""
+    return compare_with_tshark(incast_capture(setting))
 
 
 def _speeds(packets: int, read: Callable[[], object]) -> tuple[float, ...]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from experiments import fabrics, limits, request, rundir, screen
+from experiments.analyze import FORMS, analyze
 from experiments.catalog import Plan, catalog, plan
 from experiments.launch import STALL_S, check_program
 from experiments.spec import LAUNCH, TOPOLOGIES, Spec, as_typed, parse
@@ -29,7 +30,7 @@ from lab.cache import own_cache
 from topologies.describe import FabricDescription
 from topologies.units import BadRequest, format_duration
 
-_COMMANDS = ("list", "check", "run", "launch", "shell", "topo", "report", "kernel", "bench")
+_COMMANDS = ("list", "check", "run", "launch", "shell", "topo", "analyze", "report", "export", "kernel", "bench")
 _DRAWINGS = (".png", ".svg", ".pdf")
 _INTERRUPTED = 130
 
@@ -90,10 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_spec_options(shell)
     shell.set_defaults(action=_shell)
     _add_topo(commands)
-    report = commands.add_parser("report", help="rebuild summary, figures and report of a run directory")
-    report.add_argument("folder", type=Path, metavar="DIR")
-    report.add_argument("--json", action="store_true", help="print the summary as JSON")
-    report.set_defaults(action=_report)
+    _add_analyze(commands)
+    _add_report(commands)
+    _add_export(commands)
     _add_kernel(commands)
     bench = commands.add_parser("bench", help="the figures that this project promises, measured now")
     bench.add_argument("names", nargs="*", metavar="NAME", help="only these benches")
@@ -176,6 +176,37 @@ def _add_topo(commands: Any) -> None:
         "--orders", type=Path, metavar="FILE", help="write what `python -m controller.launch` routes it by (plain mn)"
     )
     topo.set_defaults(action=_topo)
+
+
+def _add_analyze(commands: Any) -> None:
+    found = commands.add_parser("analyze", help="explain captures: any pcap or pcapng, from here or elsewhere")
+    found.add_argument(
+        "paths", nargs="+", metavar="FILE|DIR", help="captures, run directories (their pcap/), or - for standard input"
+    )
+    found.add_argument("--json", action="store_true", help="print the explanation as JSON (docs/analyze.md)")
+    found.add_argument("--out", type=Path, metavar="DIR", help="write a page with figures, and tables, there")
+    found.add_argument("--export", choices=FORMS, help=f"the form of the tables (default: {FORMS[0]})")
+    found.set_defaults(action=_analyze)
+
+
+def _add_report(commands: Any) -> None:
+    report = commands.add_parser(
+        "report", help="rebuild summary, figures and report of a run directory; of several, one page that compares them"
+    )
+    report.add_argument("folders", type=Path, nargs="+", metavar="DIR")
+    report.add_argument("--json", action="store_true", help="print the summary as JSON (of several runs: a list)")
+    report.add_argument(
+        "--out", type=Path, metavar="FILE", help="the comparison's page (default: comparison.html beside the first DIR)"
+    )
+    report.set_defaults(action=_report)
+
+
+def _add_export(commands: Any) -> None:
+    export = commands.add_parser("export", help="every table of a run directory as files: flows, stalls, queue, ...")
+    export.add_argument("folder", type=Path, metavar="DIR")
+    export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="default: parquet")
+    export.add_argument("--out", type=Path, metavar="DIR", help="where to (default: tables/ in the run directory)")
+    export.set_defaults(action=_export)
 
 
 def _add_kernel(commands: Any) -> None:
@@ -342,7 +373,8 @@ def _run_all(
         screen.say(f"run_experiment: {line}")
     if rundir.has_rounds(folder):
         try:
-            _conclude(folder, arguments.json, asked.experiment.question)
+            with _whole(folder):
+                _conclude(folder, arguments.json, asked.experiment.question)
         except BadRequest as error:
             if not failures:
                 raise
@@ -381,19 +413,75 @@ def _conclude(folder: Path, as_json: bool, title: str) -> None:
             print(f"output: {folder / 'ranks'} (of rank 0: 0.out, 0.err)")
 
 
+def _analyze(arguments: argparse.Namespace) -> None:
+    if arguments.export and arguments.out is None:
+        raise BadRequest("--export: given without --out; allowed: with --out DIR, the folder that tables go to")
+    _keep_matplotlib_at_home()
+    analyze(arguments.paths, arguments.json, arguments.out, arguments.export)
+
+
 def _report(arguments: argparse.Namespace) -> None:
-    if not (arguments.folder / "spec.yaml").is_file():
-        raise BadRequest(
-            f"DIR: {arguments.folder} is no run directory (it has no spec.yaml); allowed: a folder that `run` wrote"
-        )
-    try:
-        _conclude(arguments.folder, arguments.json, str(arguments.folder))
-    except _DAMAGE as error:
-        raise BadRequest(f"DIR: {arguments.folder} is damaged ({type(error).__name__}: {error})") from error
+    for folder in arguments.folders:
+        if not (folder / "spec.yaml").is_file():
+            raise BadRequest(
+                f"DIR: {folder} is no run directory (it has no spec.yaml); allowed: a folder that `run` wrote"
+            )
+    if len(arguments.folders) > 1:
+        return _compare(arguments)
+    if arguments.out is not None:
+        raise BadRequest("--out: given with one DIR; allowed: with several (the page of one is its report.html)")
+    (folder,) = arguments.folders
+    with _whole(folder):
+        _conclude(folder, arguments.json, str(folder))
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    """The page that compares several runs."""
+    _keep_matplotlib_at_home()
+    from analysis.comparison_page import FILE_NAME, write_comparison
+    from analysis.run import Run
+    from analysis.summary import summarize
+
+    folders: list[Path] = arguments.folders
+    runs, summaries = [Run(folder) for folder in folders], []
+    for folder, run in zip(folders, runs):
+        with _whole(folder):
+            summaries.append(summarize(run))
+    with _whole(*folders):
+        page = write_comparison(runs, arguments.out or folders[0].resolve().parent / FILE_NAME)
+    print(json.dumps(summaries, indent=1) if arguments.json else f"report: {page}")
 
 
 # What values of the wrong kind in a run directory's files lead to, where no check of their own names them.
-_DAMAGE = (TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
+_DAMAGE = (
+    *(TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, AssertionError),
+    *(RecursionError, MemoryError, StopIteration),
+)
+
+
+@contextmanager
+def _whole(*folders: Path) -> Iterator[None]:
+    """Run directories are taken to be sound; what shows that one is not is told in one line."""
+    try:
+        yield
+    except BadRequest:
+        raise
+    except _DAMAGE as error:
+        named = ", ".join(map(str, folders))
+        said = " ".join(str(error).split())
+        raise BadRequest(f"DIR: {named} is damaged ({type(error).__name__}: {said})") from error
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    """The tables of a run directory, and those of its cases in folders of their own."""
+    _keep_matplotlib_at_home()
+    from analysis.api import Run
+    from analysis.export import export
+
+    run, out = Run(arguments.folder), arguments.out or arguments.folder / "tables"
+    folders = {out: run, **{out / "cases" / label: case for label, case in run.cases.items()}}
+    paths = [path for folder, each in folders.items() for path in export(each.tables, folder, arguments.format)]
+    print(f"tables: {len(paths)} files in {out}")
 
 
 def _shell(arguments: argparse.Namespace) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Callable
@@ -17,8 +19,10 @@ from rich.table import Table
 
 if TYPE_CHECKING:  # loading it takes NumPy, which most commands do not need
     from analysis.columns import Column
+    from analysis.columns import Table as Words
 
 _PIPED_COLUMNS = 160  # of what is no terminal and does not say
+_READABLE_COLUMNS = 100  # of running text
 _VERDICT_COLUMNS = 20  # what a verdict has at least before columns are left out; longer ones wrap
 err = Console(stderr=True, highlight=False)
 
@@ -56,11 +60,15 @@ def _ended(label: str, rounds_s: Sequence[float], status: int) -> str:
     return f"{label}: {'done' if status == 0 else f'ended with status {status}'}, {number}{median}"
 
 
-def comparison(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str) -> None:
+def comparison(
+    columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str, most_columns: int | None = None
+) -> None:
     """One row per run: what was asked, what it gave, and what stood in the way; of a narrow terminal's width as much as
     fits, the essential in any case. The last column, the verdict, wraps; no other one is cut. (Of a collective also one
-    row per size.)"""
+    row per size.) most_columns: no wider than so many, however wide the terminal is."""
     console = _out()
+    if most_columns is not None:
+        console.width = min(console.width, most_columns)
     shown = list(columns)
     while _width(shown, rows, gap=2) > console.width and not all(column.essential for column in shown):
         shown.remove([column for column in shown if not column.essential][-1])
@@ -92,6 +100,29 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     _out().print(found)
 
 
+def show(parts: Sequence[str | Words]) -> None:
+    """Paragraphs and tables on stdout, no wider than is well read, an empty line before each table; a long line goes on
+    under the beginning of its text."""
+    width = min(_out().width, _READABLE_COLUMNS)
+    for part in parts:
+        if isinstance(part, str):
+            for line in part.splitlines() or [""]:
+                print(textwrap.fill(line, width, subsequent_indent=" " * _text_at(line), break_on_hyphens=False))
+        else:
+            print()
+            comparison(part.columns, part.rows, part.title, _READABLE_COLUMNS)
+
+
+def _text_at(line: str) -> int:
+    """Where the text of a line begins, behind its number or dash."""
+    begin = re.match(r" *(?:\d+\. |- )?", line)
+    return begin.end() if begin else 0
+
+
 def say(text: str) -> None:
-    """One line to stderr."""
+    """One line to stderr, in which names from outside are harmless."""
+    if not text.isprintable():
+        from analysis.printable import printable  # takes NumPy, which most commands do not need
+
+        text = printable(text)
     print(text, file=sys.stderr)

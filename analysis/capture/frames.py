@@ -66,7 +66,7 @@ class Frames:
         """Fill a column for the frames of those headers."""
         rows = headers.rows
         if name not in self.columns:
-            if len(rows) == len(self) and isinstance(values, np.ndarray):
+            if isinstance(values, np.ndarray) and values.shape == (len(self), *WIDTHS.get(name, ())):
                 self.columns[name] = values.astype(DTYPES[name])
                 return
             self.columns[name] = blank(name, len(self))

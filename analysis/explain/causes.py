@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis import roce, stalls
-from analysis.capture.packets import RNR_SYNDROME, SYNDROME_KIND, Packets
+from analysis.capture.packets import FIN, RNR_SYNDROME, SYNDROME_KIND, Packets
 from analysis.explain import afar, quiet, reasons
 from analysis.explain.connecting import connecting_stalls
 from analysis.explain.model import CERTAIN, LIKELY, SENDER, UNKNOWN, UNSURE, Block, FlowStall, Span
@@ -41,6 +41,7 @@ from analysis.stalls import (
     DELAYED_ACK,
     LOSS_PROBE,
     PAUSED,
+    TAIL,
     UNEXPLAINED,
     Gap,
     Silence,
@@ -57,7 +58,7 @@ _SOON_SHARE = 0.1  # of a silence: a flow that goes on so soon after a pause wai
 @dataclass(frozen=True, eq=False)
 class _Scene:
     """A flow and all that is known of it; timeouts_before: for each packet that a timeout sent again, how many timeouts
-    had sent it again before; begins_ns: of the blocks."""
+    had sent it again before; begins_ns: of the blocks; quiet_ns: the longest silence that round trips explain."""
 
     flow: Sent
     resent: Mapping[int, Resent]
@@ -70,6 +71,7 @@ class _Scene:
     position_confidence: str
     held: Sequence[Span]
     recovery: Recovery
+    quiet_ns: float
 
 
 def stalls_of(
@@ -87,6 +89,7 @@ def stalls_of(
     nothing to send are among them (APPLICATION_IDLE), each with how sure that is; what rests on the position is no
     surer than that."""
     resent = {each.index: each for each in repeats}
+    longest_ns = quiet.longest_quiet_ns(flow, packets, position, recovery)
     scene = _Scene(
         flow=flow,
         resent=resent,
@@ -99,8 +102,8 @@ def stalls_of(
         position_confidence=position_confidence,
         held=held,
         recovery=recovery,
+        quiet_ns=longest_ns,
     )
-    longest_ns = quiet.longest_quiet_ns(flow, packets, position, recovery)
     found = connecting_stalls(flow, packets)
     connected_ns = max((stall.end_ns for stall in found), default=None)
     silent = [gap for gap in gaps(flow, longest_ns) if connected_ns is None or gap.end_ns > connected_ns]
@@ -205,9 +208,20 @@ def _of_tcp(scene: _Scene, gap: Gap, silence: Silence) -> Told:
         return Told(APPLICATION_IDLE, LIKELY, reasons.new_data(gap, silence))
     return Told(
         cause,
-        _sureness(cause),
+        LIKELY if cause == TAIL and not _has_ended(scene, gap) else _sureness(cause),
         reasons.of_tcp(cause, gap, silence, event, scene.timeouts_before.get(event.index, 0) if event else 0),
     )
+
+
+def _has_ended(scene: _Scene, gap: Gap) -> bool:
+    """Whether the block that a gap lies in is known to its end: another one follows, the flow was shut, or the capture
+    goes on in silence. Else there may have been more of it."""
+    flow, begun = scene.flow, bisect_right(scene.begins_ns, gap.start_ns)
+    if 0 < begun < len(scene.blocks):
+        return True
+    end_ns = scene.blocks[begun - 1].end_ns if begun else None
+    silent = end_ns is not None and int(scene.packets.time_ns.max()) - end_ns > scene.quiet_ns
+    return silent or (isinstance(flow, Flow) and bool((scene.packets.flags[flow.rows] & FIN > 0).any()))
 
 
 def _sureness(cause: str) -> str:

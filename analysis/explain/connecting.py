@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from weakref import WeakKeyDictionary
-
 import numpy as np
 
 from analysis import text
-from analysis.capture.packets import ACK, SYN, TCP, Packets
+from analysis.capture.packets import ACK, SYN, Packets
 from analysis.explain.model import CERTAIN, FlowStall
 from analysis.explain.reasons import SYN_AGAIN
 from analysis.flows import Flow, Sent
-
-_Ends = tuple[int, int, int, int]
-_known: WeakKeyDictionary[Packets, Mapping[_Ends, list[int]]] = WeakKeyDictionary()
 
 
 def connecting_stalls(flow: Sent, packets: Packets) -> list[FlowStall]:
@@ -22,11 +16,8 @@ def connecting_stalls(flow: Sent, packets: Packets) -> list[FlowStall]:
     from a SYN/ACK to its own. A connection with data both ways tells them of the direction that begins with the SYN."""
     if not isinstance(flow, Flow) or not len(flow.send_order):
         return []
-    there = _ends(packets, int(flow.send_order[0]))
-    back = (*there[2:], *there[:2])
-    again = _repeated(packets)
     speaks_back = bool((packets.payload_bytes[flow.ack_order] > 0).any())
-    rows = again.get(there) or ([] if speaks_back else again.get(back)) or []
+    rows = _repeated(packets, flow.rows) or ([] if speaks_back else _repeated(packets, flow.back_rows))
     before = [row for row in rows if row <= flow.send_order[0]]
     return [_stall(flow, packets, first, last, place) for place, (first, last) in enumerate(zip(before, before[1:]))]
 
@@ -41,22 +32,9 @@ def _stall(flow: Sent, packets: Packets, first: int, last: int, place: int) -> F
     return FlowStall(flow.name, start_ns, end_ns, SYN_AGAIN, CERTAIN, reason, *numbers)
 
 
-def _ends(packets: Packets, row: int) -> _Ends:
-    columns = packets.src_ip, packets.sport, packets.dst_ip, packets.dport
-    source, sport, destination, dport = (int(column[row]) for column in columns)
-    return source, sport, destination, dport
-
-
-def _repeated(packets: Packets) -> Mapping[_Ends, list[int]]:
-    """The rows of SYNs, and of SYN/ACKs, that were sent more than once with one sequence number, by their ends; worked
-    out once for all flows of a capture."""
-    if packets not in _known:
-        rows = np.flatnonzero((packets.protocol == TCP) & (packets.flags & SYN > 0) & (packets.sport > 0))
-        columns = (packets.src_ip, packets.sport, packets.dst_ip, packets.dport, packets.seq, packets.flags & ACK)
-        table = np.stack([column[rows].astype(np.int64) for column in columns]) if len(rows) else np.zeros((6, 0), int)
-        _, number, count = np.unique(table, axis=1, return_inverse=True, return_counts=True)
-        found: dict[_Ends, list[int]] = {}
-        for row in rows[count[number.reshape(-1)] > 1].tolist():
-            found.setdefault(_ends(packets, row), []).append(row)
-        _known[packets] = found
-    return _known[packets]
+def _repeated(packets: Packets, rows: np.ndarray) -> list[int]:
+    """The SYNs, or SYN/ACKs, among the packets of one direction of a connection, where there are several with one
+    sequence number; of a frame that was captured twice one alone is among them."""
+    asked = rows[packets.flags[rows] & SYN > 0]
+    again = asked[packets.seq[asked] == packets.seq[asked[0]]] if len(asked) else asked
+    return again.tolist() if len(again) > 1 else []

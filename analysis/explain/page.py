@@ -18,7 +18,7 @@ from analysis.page_evidence import evidence_table
 from analysis.page_shell import Page, badge, paragraph, section
 from analysis.verdicts import Verdict
 
-MOST_ROWS = 200
+MOST_ROWS = 100
 _NO_FLOWS = "The captures hold no flow with data."
 _NOTHING_FOUND = "Nothing stands out in these captures."
 _REPEAT = "From the project's folder; the page is made of the captures alone:"
@@ -106,7 +106,7 @@ def _limited(
 ) -> tuple[list[Sequence[Cell]], Html]:
     """Rows of the first items, and a note on how many there are beyond."""
     rest = len(items) - MOST_ROWS
-    told = f"The first {MOST_ROWS} of {text.counted(len(items), noun)}; all of them with --export." if rest > 0 else ""
+    told = f"The first {MOST_ROWS} of {text.counted(len(items), noun)}; all of them are in tables/." if rest > 0 else ""
     return [row(item) for item in items[:MOST_ROWS]], paragraph(told, "soft")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from analysis.capture.packets import ACK
+from analysis.capture.packets import ACK, FIN
 
 T0_NS = 1_700_000_000_123_456_789
 ISN = 2**32 - 2000  # every hand-made flow wraps
@@ -73,6 +73,12 @@ class Capture:
 
     def ack(self, at_us: float, place: int, sacks: int = 0, window: int = 500) -> Capture:
         frame = tcp_frame(self.destination, self.source, 1, ISN + place, 0, sacks, window=window)
+        self.records.append((self.start_ns + round(at_us * 1000), frame))
+        return self
+
+    def fin(self, at_us: float, place: int) -> Capture:
+        """The sender has no more to send."""
+        frame = tcp_frame(self.source, self.destination, ISN + place, 1, 0, flags=FIN | ACK)
         self.records.append((self.start_ns + round(at_us * 1000), frame))
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from tests.unit.test_capture_reader import T0_NS, address, pcap_bytes
+from tests.unit.frames import T0_NS, address, pcap_bytes
 
 FIRST, MIDDLE, LAST, ACK, CNP = 0x06, 0x07, 0x08, 0x11, 0x81
 SEQUENCE_ERROR, RNR = 0x60, 0x20

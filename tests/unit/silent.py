@@ -51,6 +51,8 @@ class Line(Capture):
         numbers = (0, ISN) if answer else (ISN - 1, 0)
         frame = tcp_frame(*ends, *numbers, flags=SYN | ACK if answer else SYN)
         self.records.append((self.start_ns + round(at_us * 1000), frame))
+        self.identification += not answer
+        self._amend(18, (0 if answer else self.identification).to_bytes(2, "big"))  # Linux answers with 0
         return self
 
     def shut(self, at_us: float, place: int) -> Line:

@@ -69,7 +69,7 @@ class Talk:
 
     def ack(self, at_us: float, place: int, sacks: Sequence[tuple[int, int]] = (), **more: int) -> Talk:
         """An acknowledgement of everything before `place`."""
-        return self.say(at_us, THERE, 1, place, sacks=sacks, **more)  # type: ignore[arg-type]
+        return self.say(at_us, THERE, 1, place, sacks=sacks, **more)
 
     def handshake(self, at_us: float = -100, round_trip_us: float = 20, scale: int | None = 7) -> Talk:
         """SYN, its answer, and the answer to that."""

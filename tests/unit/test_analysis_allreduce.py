@@ -21,6 +21,8 @@ from experiments.hierarchy import EXPERIMENT as HIERARCHY
 from tests.unit.test_analysis_collective import make_of
 from tests.unit.test_analysis_run import evidence
 
+UNTOLD = {"heat", "gantt", "tail"}  # figures of what the hand-made runs do not tell: bytes of ports, ends of ranks
+
 
 def make_all(
     path: Path, experiment: Experiment, factors: dict[str, float] | None = None, wrong: dict[str, int] | None = None
@@ -65,7 +67,7 @@ def test_trees_overtake_rings_where_delays_decide(scaling: Run) -> None:
 
 def test_a_page_of_scaling(scaling: Run) -> None:
     drawings = draw_all(scaling)
-    assert [each.reason for each in drawings] == [""] * len(drawings)
+    assert {each.name for each in drawings if each.reason} == UNTOLD
     assert {"server_and_ring", "over_ranks", "over_size"} <= {each.name for each in drawings}
     html = page(scaling, drawings)
     for words in ("<h2>BERT-Large</h2>", "grows linearly with the workers", "<h2>Where one overtakes another</h2>"):
@@ -118,7 +120,7 @@ def test_the_hierarchy_is_worth_what_the_model_says(pod: Run, tmp_path: Path) ->
 
 def test_a_page_of_the_pod(pod: Run) -> None:
     drawings = draw_all(pod)
-    assert [each.reason for each in drawings] == [""] * len(drawings)
+    assert {each.name for each in drawings if each.reason} == UNTOLD
     assert {"gpus", "inside", "ways"} <= {each.name for each in drawings}
     html = page(pod, drawings)
     assert "<h2>Beside published figures</h2>" in html

@@ -17,8 +17,8 @@ from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from experiments import fabrics, limits, rundir
 from experiments.spec import Spec, known, parse
+from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_run import evidence
-from tests.unit.test_capture_reader import T0_NS
 
 MIB = 1 << 20
 _PROVENANCE = {"seed": 1, "clock": "virtual", "kernel": {"version": "7.3.4"}, "wall": {"rounds_s": 1.0}}
@@ -134,6 +134,9 @@ def test_a_page_with_cases(tmp_path: Path) -> None:
     assert [(each.name, each.reason) for each in drawings] == [
         ("busbw_size", ""),
         ("time_size", ""),
+        ("heat", "measured.json has no bytes of ports"),
+        ("gantt", "nothing was completed, or measured.json does not tell when"),
+        ("tail", "nothing was completed, or measured.json does not tell when"),
         ("algorithms", ""),
     ]
     assert "<h2>Sizes: all_reduce, ring, 16 ranks</h2>" in html

@@ -21,10 +21,10 @@ from analysis.report import draw_all, page, write_report
 from analysis.run import Run
 from analysis.stalls import NOT_TOLD
 from analysis.verdicts import COLLAPSE, NO_COLLAPSE, NOT_PROVEN, incast_verdict, lossless_drops
+from tests.unit.frames import T0_NS
 from tests.unit.roce_capture import PAYLOAD_BYTES, RoceCapture
 from tests.unit.test_analysis_kinds import fabric_json
 from tests.unit.test_analysis_run import evidence, make_run, measured
-from tests.unit.test_capture_reader import T0_NS
 
 TIMEOUT_US = 67_200
 END_US = TIMEOUT_US + 100
@@ -324,7 +324,7 @@ def test_what_a_watchdog_discards_is_no_incast_collapse(tmp_path: Path) -> None:
     assert (piece.measured, piece.tolerance.endswith("a watchdog discarded 5")) == (0, True)
     summary = summarize(run)
     assert (summary["drops"], summary["watchdog_discards_by_port"]) == (5, {"leaf1-eth1": 5})
-    assert 'data-head="of them by a watchdog" class="number">5<' in page(run, [])
+    assert 'data-head="of them by a watchdog" class="number" data-sort="5">5<' in page(run, [])
 
 
 def test_a_lab_that_died_tells_of_no_drops(tmp_path: Path) -> None:
@@ -369,9 +369,11 @@ def matrix(path: Path) -> Run:
 def test_every_figure_of_the_matrix_is_drawn(tmp_path: Path) -> None:
     figures = {figure.name: figure for figure in draw_all(matrix(tmp_path / "run"))}
     assert list(figures) == [
-        *("queue", "other_queue", "goodput_rounds", "sequence", "goodput_senders", "timeline", "pauses", "rates")
+        *("queue", "other_queue", "goodput_rounds", "sequence", "goodput_senders", "timeline", "pauses", "rates"),
+        *("marking", "tail"),
     ]
-    assert {name for name, figure in figures.items() if figure.path is None} == {"goodput_senders"}
+    skipped = {name for name, figure in figures.items() if figure.path is None}
+    assert skipped == {"goodput_senders", "tail"}
     assert figures["pauses"].title == ("RoCE PFC + dcqcn: 2 pauses of 2 ports; h3-eth0 is held for 25% of the round")
     assert "2 queue pairs cut from 400 Gb/s, at the lowest to 150 Gb/s (median)" in figures["rates"].title
     assert (
@@ -410,9 +412,9 @@ def test_a_stall_over_roce_is_drawn(tmp_path: Path) -> None:
 def test_the_page_compares_cures_and_transports(tmp_path: Path) -> None:
     html = write_report(matrix(tmp_path / "run")).read_text()
     assert '<td data-head="cure">PFC + dcqcn</td>' in html
-    assert '<td data-head="pauses" class="number">2</td>' in html
-    assert '<td data-head="paused" class="number">1.9 µs</td>' in html
-    assert '<td data-head="CNPs" class="number">2</td>' in html
+    assert '<td data-head="pauses" class="number" data-sort="2">2</td>' in html
+    assert '<td data-head="paused" class="number" data-sort="1.9e-06">1.9 µs</td>' in html
+    assert '<td data-head="CNPs" class="number" data-sort="2">2</td>' in html
 
 
 def test_who_paused_whom_is_told(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from analysis.failover import (
 from analysis.losses import delivered_share, failures, path_ns, unattributed
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN, Verdict
+from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run
 from tests.unit.test_analysis_run import evidence
-from tests.unit.test_capture_reader import T0_NS
 from topologies.units import BadRequest
 
 INTERVAL_NS, SENT = 10_000, 4000

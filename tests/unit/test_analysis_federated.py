@@ -26,9 +26,9 @@ from analysis.report import draw_all, page
 from analysis.run import Run
 from analysis.text import digits
 from analysis.verdicts import NOT_PROVEN
+from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run, ports
 from tests.unit.test_analysis_run import evidence
-from tests.unit.test_capture_reader import T0_NS
 
 MS = 1_000_000
 UPDATE_BYTES = 1_024_000
@@ -265,7 +265,10 @@ def test_a_report_has_all_of_it(tmp_path: Path) -> None:
     )
     assert kind_of(run) is federated
     drawn = draw_all(run)
-    assert {figure.name for figure in drawn if figure.path} == {"fabric", "accuracy", "rounds", "arrivals"}
+    assert {figure.name for figure in drawn if not figure.path} == {"heat"}
+    assert [figure.name for figure in drawn] == [
+        *("fabric", "accuracy", "rounds", "arrivals", "tail", "gantt", "heat")
+    ]
     whole = page(run, drawn)
     for words in ("What a round is made of", "What is learned", "the lecture, slide 21", INCAST, "4,810 parameters"):
         assert words in whole

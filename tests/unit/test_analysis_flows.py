@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from analysis.capture.reader import read_capture
 from analysis.flows import Flow, distance, flows_of, unwrap
-from tests.unit.test_capture_reader import T0_NS, Capture, pcap_bytes, tcp_frame
+from tests.unit.frames import T0_NS, Capture, pcap_bytes, tcp_frame
 
 
 def flow_of(capture: Capture, folder: Path) -> Flow:

@@ -17,9 +17,9 @@ from analysis.arrivals import Arrivals, arrivals, bin_edges_ns, read_arrivals, t
 from analysis.run import Run
 from analysis.shares import bottleneck, fairness, line_share, payload_bps, queue, settling_s, steady
 from analysis.verdicts import NOT_PROVEN, lossless_drops
+from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run
 from tests.unit.test_analysis_run import evidence
-from tests.unit.test_capture_reader import T0_NS
 from topologies.units import BadRequest
 
 MS = 10**6
@@ -243,7 +243,7 @@ def test_missing_and_damaged_arrivals_are_named(tmp_path: Path) -> None:
     assert trouble(run).endswith("arrivals.parquet: not found; allowed: a Parquet file of arrivals")
     told = long_flows.verdict(run)
     assert (told.verdict, trouble(run) in told.missing) == (NOT_PROVEN, True)
-    assert [figure.path for figure in long_flows.figures(run)] == [None] * 7
+    assert [figure.path for figure in long_flows.figures(run)] == [None] * 9
 
 
 def test_a_damaged_flow_is_named(tmp_path: Path) -> None:
@@ -314,6 +314,7 @@ def test_every_figure_of_a_whole_run(tmp_path: Path) -> None:
     two_run(run.path / "cases" / "alone", 30e9, 5e9, spec={"label": "alone"})
     run = Run(run.path)
     drawn = {figure.name: figure for figure in long_flows.figures(run)}
+    assert drawn.pop("heat").reason == "measured.json has no bytes of ports"
     assert all(figure.path and figure.path.stat().st_size > 10_000 for figure in drawn.values()), drawn
     assert drawn["goodput"].title == "h2 gets 19.5 Gb/s, h5 15 Gb/s"
     assert drawn["cases"].title == "Jain's index is 0.662 with alone, 0.983 with main"

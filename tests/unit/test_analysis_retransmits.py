@@ -3,22 +3,29 @@ ms."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from analysis.capture.packets import ACK, TCP, Damage, Packets, empty_columns
+from analysis.flows import flows_of
 from analysis.retransmits import (
     FAST,
     GO_BACK_N,
     PROBE,
+    RACK,
     RTO,
     UNEXPLAINED,
     Recovery,
     compare_with_kernel,
+    infer_recovery,
     retransmissions,
 )
+from tests.unit.frames import Capture
+from tests.unit.talk import Talk
 from tests.unit.test_analysis_flows import flow_of
-from tests.unit.test_capture_reader import Capture
 
 RTO_MIN_NS = 200_000_000
 RTO_US = 201_000
@@ -77,7 +84,7 @@ def test_the_last_segment_out_of_silence_is_a_probe_and_the_head_later_a_timeout
 
 def test_a_probe_is_the_last_segment_and_comes_without_sacks(tmp_path: Path) -> None:
     assert kinds(window().send(3_000, 1000), tmp_path) == [UNEXPLAINED]
-    assert kinds(window().ack(20.2, 1000, sacks=1).send(3_000, 5000), tmp_path) == [FAST]
+    assert kinds(window().ack(20.2, 1000, sacks=1).send(3_000, 5000), tmp_path) == [RACK]
 
 
 def test_a_flight_of_one_segment_is_probed_when_its_timeout_is_due(tmp_path: Path) -> None:
@@ -96,9 +103,9 @@ def test_a_timeout_is_not_due_before_rto_min(tmp_path: Path) -> None:
 
 def test_rack_resends_out_of_silence_what_sacks_told_too_little_about(tmp_path: Path) -> None:
     capture = window().ack(20.2, 1000, sacks=1).send(RTO_US, 1000)
-    soon = Recovery(8_000_000)
-    assert kinds(window().ack(20.2, 1000, sacks=1).send(9_000, 1000), tmp_path, soon) == [FAST]
-    assert kinds(window().ack(20.2, 1000, sacks=1).send(9_000, 1000), tmp_path, Recovery(8_000_000, rack=False)) == [
+    soon = Recovery(3_000_000)
+    assert kinds(window().ack(20.2, 1000, sacks=1).send(4_000, 1000), tmp_path, soon) == [RACK]
+    assert kinds(window().ack(20.2, 1000, sacks=1).send(4_000, 1000), tmp_path, Recovery(3_000_000, rack=False)) == [
         RTO
     ]
     # RACK's timer is never so late: the kernel counted such a one as a timeout.
@@ -121,6 +128,128 @@ def test_where_the_last_recovery_ended_is_said(tmp_path: Path) -> None:
     capture.send(42 + RTO_US, 6000)
     first, second = retransmissions(flow_of(capture, tmp_path), NO_PROBES)
     assert (first.recovered_to_here, second.kind, second.recovered_to_here) == (False, RTO, True)
+
+
+# --- with SACK blocks and time stamps as senders see them
+
+
+def story(talk: Talk, folder: Path, recovery: Recovery = LINUX) -> list[tuple[str, bool]]:
+    (flow,) = flows_of(talk.read(folder))
+    return [(event.kind, event.spurious) for event in retransmissions(flow, recovery)]
+
+
+def flight(count: int = 6) -> Talk:
+    """`count` segments back to back; the first is acknowledged, and the third and fourth are reported by SACK."""
+    talk = Talk().handshake()
+    for place in range(count):
+        talk.send(place / 10, 1 + 1_000 * place)
+    return talk.ack(20, 1_001).ack(20.2, 1_001, [(2_001, 3_001)]).ack(20.3, 1_001, [(2_001, 4_001)])
+
+
+def test_a_retransmission_that_is_lost_and_sent_again_without_a_timeout_is_told_by_rack(tmp_path: Path) -> None:
+    talk = flight().send(21, 1_001).send(21.1, 6_001).ack(41, 1_001, [(2_001, 4_001), (6_001, 7_001)]).send(42, 1_001)
+    assert story(talk, tmp_path) == [(FAST, False), (RACK, False)]
+
+
+def test_after_a_timeout_a_lost_retransmission_ends_go_back_n(tmp_path: Path) -> None:
+    talk = Talk().handshake()
+    for place in range(6):
+        talk.send(place / 10, 1 + 1_000 * place)
+    talk.send(RTO_US, 1).ack(RTO_US + 20, 1_001).send(RTO_US + 21, 1_001).send(RTO_US + 21.1, 2_001)
+    talk.ack(RTO_US + 41, 1_001, [(2_001, 3_001)]).send(RTO_US + 42, 1_001).ack(RTO_US + 62, 3_001)
+    kinds_told = [kind for kind, _ in story(talk.send(RTO_US + 63, 3_001), tmp_path, NO_PROBES)]
+    assert kinds_told == [RTO, GO_BACK_N, GO_BACK_N, RACK, FAST]
+
+
+def test_a_needless_timeout_is_no_begin_of_go_back_n(tmp_path: Path) -> None:
+    """Both segments had arrived; the acknowledgement of them was late. What is lost later is another story."""
+    talk = Talk().handshake().send(0, 1).send(0.1, 1_001).send(0.2, 2_001).send(RTO_US, 1)
+    talk.ack(RTO_US + 5, 2_001, echo=1_000).send(RTO_US + 6, 3_001).send(RTO_US + 6.1, 4_001)
+    talk.ack(RTO_US + 30, 2_001, [(3_001, 4_001)]).send(RTO_US + 31, 2_001)
+    assert story(talk, tmp_path, NO_PROBES) == [(RTO, True), (FAST, False)]
+
+
+@pytest.mark.parametrize(("block", "spurious"), [((1_001, 2_001), True), ((2_001, 3_001), False)])
+def test_a_dsack_proves_what_it_reports_to_have_come_twice(
+    tmp_path: Path, block: tuple[int, int], spurious: bool
+) -> None:
+    talk = flight().send(21, 1_001).ack(30, 6_001).ack(41, 6_001, [block])
+    assert story(talk, tmp_path) == [(FAST, spurious)]
+
+
+def test_each_dsack_proves_one_of_several(tmp_path: Path) -> None:
+    talk = Talk().handshake().send(0, 1).send(RTO_US, 1).send(3 * RTO_US, 1).ack(3 * RTO_US + 20, 1_001, [(1, 1_001)])
+    assert story(talk, tmp_path, NO_PROBES) == [(RTO, True), (RTO, False)]
+    assert story(talk.ack(3 * RTO_US + 30, 1_001, [(1, 1_001)]), tmp_path, NO_PROBES) == [(RTO, True), (RTO, True)]
+
+
+@pytest.mark.parametrize(("echo", "spurious"), [(1_000, True), (1_201, False), (1_202, False)])
+def test_an_older_stamp_in_the_answer_proves_that_the_first_sending_came(
+    tmp_path: Path, echo: int, spurious: bool
+) -> None:
+    talk = Talk().handshake().send(0, 1).send(RTO_US, 1).ack(RTO_US + 5, 1_001, echo=echo)
+    assert story(talk, tmp_path, NO_PROBES) == [(RTO, spurious)]
+
+
+def test_without_stamps_and_sack_nothing_is_proven(tmp_path: Path) -> None:
+    talk = Talk(stamped=False).send(0, 1).send(RTO_US, 1).ack(RTO_US + 1, 1_001)
+    assert story(talk, tmp_path, NO_PROBES) == [(RTO, False)]
+
+
+def test_a_timeout_comes_alone(tmp_path: Path) -> None:
+    """A sender that paces its packets sends several out of a silence, in recovery: no timeout does."""
+    talk = flight().send(21, 1_001).ack(41, 4_001).send(4_100, 4_001).send(4_100.1, 5_001).ack(4_120, 6_001)
+    assert [kind for kind, _ in story(talk, tmp_path, Recovery(1_000_000))] == [FAST, FAST, FAST]
+
+
+def test_without_sack_there_is_no_probe(tmp_path: Path) -> None:
+    talk = Talk().handshake().send(0, 1).ack(20, 1_001).send(100, 1_001).send(100 + RTO_US, 1_001)
+    assert [kind for kind, _ in story(talk, tmp_path)] == [PROBE]
+    assert [kind for kind, _ in story(talk, tmp_path, Recovery(RTO_MIN_NS, sack=False))] == [RTO]
+
+
+# --- senders of which nothing else is known
+
+
+def test_timeouts_show_rto_min(tmp_path: Path) -> None:
+    talk = flight(3).ack(25, 3_001).send(1_000, 3_001).send(1_000.1, 4_001).send(1_000 + 31_000, 3_001)
+    found = infer_recovery(flows_of(talk.read(tmp_path)))
+    assert (found.recovery, found.is_certain) == (Recovery(31_000_000), False)
+    assert found.because == "the shortest of 1 timeouts came after 31 ms, a round trip left out"
+
+
+def test_without_a_timeout_it_is_linux(tmp_path: Path) -> None:
+    found = infer_recovery(flows_of(flight().read(tmp_path)))
+    assert (found.recovery, found.because) == (LINUX, "no timeout shows RTOmin: Linux's 200 ms are assumed")
+    assert infer_recovery([]).recovery == LINUX
+
+
+def test_duplicates_without_blocks_are_of_a_receiver_without_sack(tmp_path: Path) -> None:
+    talk = Talk().handshake().send(0, 1).send(0.1, 1_001).send(0.2, 2_001).ack(20, 1_001).ack(20.1, 1_001)
+    assert infer_recovery(flows_of(talk.read(tmp_path))).recovery == Recovery(RTO_MIN_NS, rack=False, sack=False)
+
+
+# --- speed
+
+
+def test_fifty_thousand_retransmissions_take_a_second_at_most(tmp_path: Path) -> None:
+    """Every other segment of a hundred thousand is sent again, 100 segments behind the newest."""
+    columns = empty_columns(250_000)
+    step = np.arange(250_000)
+    turn, kind = step // 5, step % 5  # two segments, one of them again, and two acknowledgements in each turn
+    is_data = kind < 3
+    place = np.where(kind == 2, np.maximum(2 * turn - 100, 0), np.where(is_data, 2 * turn + kind, 0)) * 1_000
+    columns["number"][:], columns["time_ns"][:], columns["ip_id"][:] = step + 1, step * 1_000, step % 2**16
+    columns["protocol"][:], columns["flags"][:], columns["window"][:] = TCP, ACK, 500
+    for name, there, back in (("src_ip", 2, 1), ("dst_ip", 1, 2), ("sport", 20_000, 5_000), ("dport", 5_000, 20_000)):
+        columns[name][:] = np.where(is_data, there, back)
+    columns["seq"][:], columns["payload_bytes"][:] = np.where(is_data, place, 7), np.where(is_data, 1_000, 0)
+    columns["ack"][:] = np.where(is_data, 7, np.maximum(2 * turn - 150, 0) * 1_000)
+    (flow,) = flows_of(Packets(**columns, ipv6=(), damage=Damage()))
+    begin_s = time.process_time()
+    events = retransmissions(flow, LINUX)
+    assert len(events) == 50_000
+    assert time.process_time() - begin_s < 2  # twice what is promised: tests may run beside each other
 
 
 @pytest.mark.parametrize(("timeouts", "agrees"), [(1, True), (2, False)])

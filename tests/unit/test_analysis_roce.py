@@ -22,8 +22,8 @@ from analysis.roce import (
 )
 from analysis.stalls import NAK_IGNORED, NOT_TOLD, PAUSED, Round, Stall
 from analysis.stalls import UNEXPLAINED as NO_CAUSE
+from tests.unit.frames import T0_NS, Capture, pcap_bytes
 from tests.unit.roce_capture import PAYLOAD_BYTES, RNR, RoceCapture
-from tests.unit.test_capture_reader import T0_NS, Capture, pcap_bytes
 
 TIMEOUT_US = 67_200
 SECOND = Round(T0_NS, T0_NS + 10**9, 6 * PAYLOAD_BYTES)

@@ -8,10 +8,10 @@ import pytest
 
 from analysis import stalls as causes
 from analysis.retransmits import Recovery
-from analysis.stalls import Round, Stall, stalls, waits
+from analysis.stalls import Round, Stall, stalls, stood_still, waits
+from tests.unit.frames import T0_NS, Capture
 from tests.unit.test_analysis_flows import flow_of
 from tests.unit.test_analysis_retransmits import RTO_MIN_NS, RTO_US, window
-from tests.unit.test_capture_reader import T0_NS, Capture
 
 SECOND = Round(T0_NS, T0_NS + 10**9, 6000)
 NO_PROBES = Recovery(RTO_MIN_NS, tlp=False, rack=False)
@@ -133,3 +133,30 @@ def test_silence_counts_from_eight_round_trips_where_rto_min_is_short(
 ) -> None:
     capture = acknowledged().send(21 + silent_us, 5000).ack(41 + silent_us, 6000)
     assert len(found(capture, tmp_path, Recovery(1_000))) == count
+
+
+# --- time in which nothing moved
+
+
+def share_still(captures: list[Capture], folder: Path) -> float:
+    """Of a round of a second, the share in which all flows stood still."""
+    flows = [flow_of(capture, folder / str(place)) for place, capture in enumerate(captures)]
+    spans = stood_still(flows, [SECOND], stalls(flows, [SECOND], NO_PROBES))
+    return sum(end - start for start, end in spans) / 1e9
+
+
+def test_flows_that_are_done_do_not_make_up_for_one_that_waits(tmp_path: Path) -> None:
+    late = window().send(RTO_US, 1000).ack(RTO_US + 20, 6000)
+    done = Capture("10.0.0.3:20001").send(0, 0).ack(20, 1000)
+    assert share_still([late, done], tmp_path) == pytest.approx(0.201, rel=0.001)
+
+
+def test_a_flow_that_moves_does(tmp_path: Path) -> None:
+    late, busy = window().send(RTO_US, 1000).ack(RTO_US + 20, 6000), Capture("10.0.0.3:20001")
+    for place in range(30):
+        busy.send(5000 * place, 1000 * place).ack(5000 * place + 20, 1000 * place + 1000)
+    assert share_still([late, busy], tmp_path) == pytest.approx(0.201 - 0.145, rel=0.001)
+
+
+def test_an_application_that_sends_nothing_loses_no_time(tmp_path: Path) -> None:
+    assert share_still([window(1).send(300_000, 1000).ack(300_020, 2000)], tmp_path) == 0.0

@@ -15,9 +15,9 @@ from analysis.run import Run
 from analysis.training import AS_MODELLED, FASTER, RIGHT, SLOWER, WRONG
 from analysis.training_setting import modelled, slowness, unmodelled
 from analysis.verdicts import NOT_PROVEN
+from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run
 from tests.unit.test_analysis_run import evidence
-from tests.unit.test_capture_reader import T0_NS
 
 MS = 1_000_000
 RANKS = ("h1", "h2", "h3", "h4")

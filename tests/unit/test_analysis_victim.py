@@ -130,7 +130,7 @@ def test_the_page_of_a_run_with_a_case(tmp_path: Path) -> None:
     crowded(run.path / "cases" / "cured", 0.95, 0, {**DCQCN, "label": "cured"})
     run = Run(run.path)
     drawn = draw_all(run)
-    assert {figure.name for figure in drawn if figure.path} == {"fabric", "goodput", "cases"}
+    assert {figure.name for figure in drawn if figure.path} == {"fabric", "goodput", "cases", "gantt"}
     html = page(run, drawn)
     assert "4 neighbours send to another receiver: the flow beside them gets 9.86 Gb/s where its own way has" in html
     assert "3.8x the victim&#x27;s goodput" in html

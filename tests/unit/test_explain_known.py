@@ -80,5 +80,5 @@ def test_captures_elsewhere_know_nothing(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_captures_is_a_bad_request(tmp_path: Path) -> None:
-    with pytest.raises(BadRequest, match="holds no capture; allowed: a capture, or a folder with .pcap"):
+    with pytest.raises(BadRequest, match=r"holds no capture; allowed: a capture, or a folder with \.pcap"):
         captures_in(tmp_path)

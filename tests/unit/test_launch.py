@@ -21,8 +21,8 @@ from experiments import cli, drive_launch, launch, limits
 from experiments.runner import Setting, Task, _job
 from experiments.spec import Spec, parse
 from lab.kernel import Kernel
+from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run
-from tests.unit.test_capture_reader import T0_NS
 from topologies.units import BadRequest
 from workloads import launch as workloads_launch
 from workloads import mpirun
