@@ -207,7 +207,9 @@ def _most(found: dict[str, dict[int, Point]]) -> int:
 def tiles(run: Run) -> list[tuple[str, str]]:
     """Slopes, bytes per node, and BERT-Large with the most ranks that ran."""
     slopes, found = _slopes(run), ring_bytes(run)
-    told = [("server, each further rank", text.seconds(slopes[0]))] if slopes else []
+    told: list[tuple[str, str]] = []
+    if slopes:
+        told.append(("server, each further rank", text.seconds(slopes[0])))
     if found:
         told.append((f"ring, bytes of a node, {max(found)} ranks", text.size(found[max(found)][0])))
     for name, several in points(run).items():
@@ -295,7 +297,7 @@ def _bert_table(run: Run) -> str:
             shown = [text.seconds(times.get(str(number))) for number in (*_numbers(found), MOST_RANKS)]
             rows.append([name, *shown, text.seconds(line.alpha_s), text.rate(8 / line.beta_s), f"{line.error:.1%}"])
     heads = ["algorithm", *(f"{number} ranks" for number in (*_numbers(found), MOST_RANKS))]
-    heads += ["alpha", "8 / beta", "off at most"]
+    heads += ["alpha", "rate of large sizes", "off at most"]
     shown_rows = table(heads, rows, numbers=range(1, len(heads)), stacked=True)
     told = (
         f"{text.size(BERT_LARGE_BYTES)} (340 million parameters, float32) are more than is sent: these are the times "

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.run import Run
+from analysis.run import UNFINISHED, Run
 from analysis.tables import read_columns
 from topologies.units import BadRequest
 
@@ -110,7 +110,7 @@ def trouble(run: Run) -> str:
 def unjudged(run: Run) -> str:
     """Why the run's flows cannot be judged: their arrivals are not told, or not all of them, for it broke off; empty
     when they can."""
-    return trouble(run) or ("" if run.measured.get("complete") else "measured.json: the run was not completed")
+    return trouble(run) or ("" if run.measured.get("complete") else UNFINISHED)
 
 
 def bin_edges_ns(run: Run) -> np.ndarray:

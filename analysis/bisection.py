@@ -21,6 +21,9 @@ from analysis.fabric import Fabric
 from analysis.markup import Html, table
 from analysis.measures import data_packets
 from analysis.plots_bisection import collisions_histogram, hosts_bars, measured_against_best
+from analysis.plots_gantt import gantt
+from analysis.plots_heat import heat
+from analysis.plots_tail import tail
 from analysis.run import Run
 from analysis.style import Drawn, drawn
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, goodput_bps, processor, total_drops
@@ -247,8 +250,15 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 
 def figures(run: Run) -> list[Drawn]:
-    """Rates of the hosts, flows per uplink, and the cases against what is possible."""
-    drawings = {"hosts": hosts_bars, "collisions": collisions_histogram, "bisection": measured_against_best}
+    """Rates of the hosts, flows per uplink, the cases against what is possible, use of the links, and transfers."""
+    drawings = {
+        "hosts": hosts_bars,
+        "collisions": collisions_histogram,
+        "bisection": measured_against_best,
+        "heat": heat,
+        "gantt": gantt,
+        "tail": tail,
+    }
     return [drawn(name, run.path / "figures", partial(draw, run)) for name, draw in drawings.items()]
 
 

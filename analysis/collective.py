@@ -28,6 +28,9 @@ from analysis.collective_model import Line, fit
 from analysis.columns import Column, Table, words
 from analysis.markup import Html, table
 from analysis.measures import retransmits
+from analysis.plots_gantt import gantt
+from analysis.plots_heat import heat
+from analysis.plots_tail import tail
 from analysis.run import Run
 from analysis.style import Drawn, drawn
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_drops
@@ -70,6 +73,7 @@ SIZE_COLUMNS = (
     Column("redop", "redop", is_number=False),
     Column("root", "root", words),
     Column("time (us)", "seconds", micros, essential=True),
+    Column("slowest (us)", "slowest_s", micros),
     Column("algbw (GB/s)", "algbw", gigabytes, essential=True),
     Column("busbw (GB/s)", "busbw", gigabytes, essential=True),
     Column("#wrong", "wrong", text.count, essential=True),
@@ -83,6 +87,7 @@ COLUMNS = (
     Column("ranks", "ranks", text.count, essential=True),
     Column("size", "size_bytes", text.size, essential=True),
     Column("time", "seconds", text.seconds, essential=True),
+    Column("slowest call", "slowest_s", text.seconds),
     Column("busbw", "busbw_bps", text.rate, essential=True),
     Column("model", "of_model", times_model, essential=True),
     Column("wrong", "wrong", text.count),
@@ -336,8 +341,8 @@ def figures(run: Run) -> list[Drawn]:
 
 
 def own_figures(run: Run) -> list[Drawn]:
-    """Bandwidth and time over the size of the run itself."""
-    return draw(run, busbw_size=plots.busbw_size, time_size=plots.time_size)
+    """Bandwidth and time over the size of the run itself, use of its links, and each rank's part in the calls."""
+    return draw(run, busbw_size=plots.busbw_size, time_size=plots.time_size, heat=heat, gantt=gantt, tail=tail)
 
 
 def draw(run: Run, **drawings: Callable[[Run], tuple[Figure, str, str]]) -> list[Drawn]:
@@ -389,6 +394,7 @@ def row(run: Run) -> dict[str, Any]:
         "ranks": ranks(run),
         "size_bytes": None if found is None else found.size_bytes,
         "seconds": None if found is None else found.seconds,
+        "slowest_s": None if found is None else found.slowest_s,
         "busbw_bps": None if found is None else 8 * found.busbw,
         "of_model": None if found is None else found.of_model,
         "wrong": wrong(run),

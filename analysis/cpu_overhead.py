@@ -156,7 +156,7 @@ def beside(run: Run) -> str:
 
 def tiles(run: Run) -> list[tuple[str, str]]:
     """Latency, bandwidth and processor of both paths."""
-    told = []
+    told: list[tuple[str, str]] = []
     for name, each in pair(run, of_reduce=False).items():
         least, most = small(each), collective.largest(each)
         told.append((f"4 KiB by {name}", text.seconds(None if least is None else least.seconds)))

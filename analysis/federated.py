@@ -33,6 +33,9 @@ from analysis.federated_rounds import (
 )
 from analysis.markup import Html, table
 from analysis.measures import kernel_timeouts
+from analysis.plots_gantt import clients
+from analysis.plots_heat import heat
+from analysis.plots_tail import tail
 from analysis.run import Run
 from analysis.style import Drawn, drawn
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, buffer_drops, processor
@@ -254,8 +257,15 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 
 def figures(run: Run) -> list[Drawn]:
-    """Accuracy over time, what rounds are made of, and when updates arrive."""
-    drawings = {"accuracy": plots.accuracy, "rounds": plots.rounds, "arrivals": plots.arrivals}
+    """Accuracy over time, what rounds are made of, when updates arrive and their tail, the longest round, the links."""
+    drawings = {
+        "accuracy": plots.accuracy,
+        "rounds": plots.rounds,
+        "arrivals": plots.arrivals,
+        "tail": tail,
+        "gantt": clients,
+        "heat": heat,
+    }
     return [drawn(name, run.path / "figures", partial(draw, run)) for name, draw in drawings.items()]
 
 

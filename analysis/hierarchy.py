@@ -204,7 +204,7 @@ _LINES = (
     Column("time", "seconds", text.seconds),
     Column("of model", "of_model", generic.times_model),
     Column("alpha", "alpha_s", text.seconds),
-    Column("8 / beta", "slope_bps", text.rate),
+    Column("rate of large sizes", "slope_bps", text.rate),
     Column("off at most", "error", lambda value: text.NOTHING if value is None else f"{value:.1%}"),
     Column("1 GB by the line", "extrapolated_1gb_s", text.seconds),
 )

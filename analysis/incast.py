@@ -18,9 +18,11 @@ from analysis.cost_model import buffer_fill_seconds, goodput_one_timeout_bps, li
 from analysis.markup import Html, table
 from analysis.measures import (
     cnps,
+    collapse_onset,
     counter_matches,
     fill_s,
     kernel_timeouts,
+    lost_share,
     marks,
     paused_s,
     pauses,
@@ -79,7 +81,8 @@ COLUMNS = (
 
 
 def summarize(run: Run) -> dict[str, Any]:
-    """Goodput against the round without loss, the hot port's queue, and the kernel's counters beside the captures."""
+    """Goodput against the round without loss, time lost, where collapse begins among the cases, the hot port's queue,
+    and the kernel's counters beside the captures."""
     return {
         "goodput_bps": goodput_bps(run.rounds),
         "ideal_seconds": run.parameters.ideal_seconds,
@@ -87,6 +90,8 @@ def summarize(run: Run) -> dict[str, Any]:
         "kernel_counters": [{**asdict(match), "agrees": match.agrees} for match in counter_matches(run)],
         "queue_bytes": queue_bytes(run),
         "buffer_fill_s": fill_s(run),
+        "lost_share": lost_share(run),
+        "collapse_onset": collapse_onset(run),
     }
 
 
@@ -150,6 +155,7 @@ def tiles(run: Run) -> list[tuple[str, str]]:
         ("paused, all ports", paused_s(run), text.seconds),
         ("congestion notifications", cnps(run), text.count),
     ]
+    share, onset = lost_share(run), collapse_onset(run).get(run.parameters.scheme)
     return [
         ("goodput", text.rate(goodput_bps(run.rounds))),
         ("median round", text.seconds(median_seconds(run.rounds))),
@@ -157,6 +163,8 @@ def tiles(run: Run) -> list[tuple[str, str]]:
         ("timeouts", text.count(kernel_timeouts(run))),
         ("retransmissions", text.count(retransmits(run))),
         ("drops", text.count(total_drops(run))),
+        *([("time lost standing still", f"{share:.1%}")] if share is not None else []),
+        *([("collapses from", text.counted(onset, "sender"))] if onset is not None else []),
         *((name, words(value)) for name, value, words in told if value is not None),
     ]
 

@@ -20,6 +20,8 @@ from analysis.columns import Column
 from analysis.fairness import FAIR_INDEX
 from analysis.markup import Html, table
 from analysis.measures import cnps, marks, paused_s, pauses
+from analysis.plots_gantt import shares_gantt
+from analysis.plots_heat import heat
 from analysis.run import Run
 from analysis.shares import (
     FULL_SHARE,
@@ -139,7 +141,7 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 
 def figures(run: Run) -> list[Drawn]:
-    """Goodput and fairness over time, the cases, DCQCN's rates, the queue, and the pauses."""
+    """Goodput and fairness over time, the cases, DCQCN's rates, the queue, the pauses, and use of the links."""
     return draw(
         run,
         goodput=plots.goodput,
@@ -149,6 +151,8 @@ def figures(run: Run) -> list[Drawn]:
         queue=plots.queue_over_time,
         pauses=plots.pause_timeline,
         tree=plots_tree.tree,
+        gantt=shares_gantt,
+        heat=heat,
     )
 
 

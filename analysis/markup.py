@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Union
 
-from analysis.text import NOTHING
+from analysis.text import NOTHING, Quantity
+
+_MANY = 11  # columns: on paper they need smaller letters
 
 
 class Html(str):
@@ -30,21 +32,30 @@ def table(
 ) -> Html:
     """An HTML table; the columns `numbers` are set to the right, those of `whole` never wrap.
 
-    A `stacked` one becomes a list of cards on narrow screens, each cell below its column's name.
+    A `stacked` one becomes a list of cards on narrow screens, each cell below its column's name. A cell that is a
+    Quantity carries its value (`data-sort`), by which report.js sorts.
     """
     classes = {**dict.fromkeys(whole, ' class="whole"'), **dict.fromkeys(numbers, ' class="number"')}
     head = "".join(f"<th{classes.get(place, '')}>{escape(name)}</th>" for place, name in enumerate(heads))
     body = "\n".join(f"<tr>{_row(row, heads, classes)}</tr>" for row in rows)
-    kind = ' class="stacked"' if stacked else ""
+    kinds = [*(["stacked"] if stacked else []), *(["many"] if len(heads) > _MANY else [])]
+    kind = f' class="{" ".join(kinds)}"' if kinds else ""
     filled = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
     return Html(f'<div class="wide">{filled}</div>')
 
 
 def _row(row: Sequence[Cell], heads: Sequence[str], classes: Mapping[int, str]) -> str:
     return "".join(
-        f'<td data-head="{escape(name)}"{classes.get(place, "")}>{escaped(value)}</td>'
+        f'<td data-head="{escape(name)}"{classes.get(place, "")}{_sort_value(value)}>{escaped(value)}</td>'
         for place, (name, value) in enumerate(zip(heads, row))
     )
+
+
+def _sort_value(cell: Cell) -> str:
+    """What a cell is sorted by, where that is not its text; empty for a quantity that is not known."""
+    if not isinstance(cell, Quantity):
+        return ""
+    return f' data-sort="{"" if cell.value is None else format(cell.value, ".15g")}"'
 
 
 def definitions(mapping: Mapping[str, Any]) -> Html:

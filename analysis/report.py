@@ -1,32 +1,36 @@
-"""One self-contained HTML page for a run: images inside, no script, no network; readable on a phone, in
-print, light and dark."""
+"""The page of a run: one self-contained HTML file, its figures and timelines inside, without the network; readable on a
+phone, in print, light and dark. What every page shares is in page_shell."""
 
 from __future__ import annotations
 
-import base64
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from string import Template
-from typing import Any
 
-from analysis import text
+from analysis import page_shell, text
 from analysis.draw import draw_fabric
 from analysis.fabric import fabric_title
 from analysis.files import write_whole
+from analysis.interactive_run import run_charts
 from analysis.kinds import kind_of
-from analysis.markup import Cell, Html, definitions, escaped, table
+from analysis.markup import Html, definitions
+from analysis.page_evidence import evidence_table
+from analysis.page_shell import Page, paragraph, section
 from analysis.report_cases import cases
-from analysis.run import Run
+from analysis.report_drops import drops
+from analysis.run import UNFINISHED, Run
 from analysis.style import Drawn
-from analysis.verdicts import Evidence, Value, Verdict, all_drops, watchdog_discards
+from analysis.verdicts import Verdict
 
-_VERDICT_CLASSES = {False: "bad", True: "good", None: "open"}
-_EVIDENCE = ("evidence", "holds", "configured", "modelled", "measured", "holds if", "read from")
 _FABRIC = "fabric"
 _FABRIC_CAPTION = "The fabric as laid out: hosts at the bottom, above them the tiers of switches, links by rate."
-_HERE = Path(__file__).parent
+_REPEAT = (
+    "From the project's folder; equal specification and seed give an equal run (each case has a spec.yaml of its own "
+    "in cases/):"
+)
+_EARLY = "The run was not completed: this page tells of what it had measured when it ended."
+_REBUILD = "Figures and report are rebuilt from the run directory alone:"
 
 
 def write_report(run: Run) -> Path:
@@ -51,59 +55,49 @@ def _fabric(run: Run) -> Drawn:
 
 def page(run: Run, figures: Sequence[Drawn]) -> str:
     """The whole page, with `figures` inside."""
-    kind = kind_of(run)
-    verdict = kind.verdict(run)
-    fields: dict[str, Cell] = {
-        "title": f"{run.spec.get('experiment')}: {verdict.verdict}",
-        "css": Html((_HERE / "report.css").read_text(encoding="utf-8")),
-        "experiment": str(run.spec.get("experiment")),
-        "headline": kind.headline(run),
-        "verdict": verdict.verdict,
-        "verdict_class": _VERDICT_CLASSES[verdict.good],
-        "beside": kind.beside(run),
-        "tiles": _tiles(kind.tiles(run)),
-        "missing": _missing(run, verdict),
-        "controller": _controller(run),
-        "rule": kind.RULE,
-        "evidence": _evidence(verdict),
-        "comparison": cases(run),
-        "figures": Html("\n".join(_figure(figure) for figure in figures if figure.path)),
-        "skipped": _skipped(figures),
-        "sections": kind.sections(run),
-        "drops": _drops(run),
-        "spec": _spec(run),
-        "provenance": definitions(_flat(run.provenance)),
-        "repeat": _repeat(run),
-        "rebuild": f"./run_experiment report {shlex.quote(str(_from_here(run.path)))}",
-    }
-    template = Template((_HERE / "report.html").read_text(encoding="utf-8"))
-    return template.substitute({name: escaped(value) for name, value in fields.items()})
-
-
-def _tiles(tiles: Iterable[tuple[str, str]]) -> Html:
-    return Html(
-        "\n".join(f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for name, value in tiles)
+    kind, experiment = kind_of(run), str(run.spec.get("experiment"))
+    verdict, charts = kind.verdict(run), run_charts(run)
+    body = (
+        Html(f"<p>{page_shell.badge(verdict.verdict, verdict.good)}</p>"),
+        paragraph(kind.beside(run)),
+        page_shell.tiles(kind.tiles(run)),
+        _missing(run, verdict),
+        paragraph(_broken(run), "open"),
+        _controller(run),
+        section("Evidence", paragraph(kind.RULE, "soft"), evidence_table(verdict)),
+        cases(run),
+        section(
+            "What happened",
+            page_shell.timelines(charts, figures),
+            page_shell.figures(figures),
+            page_shell.skipped(figures),
+        ),
+        kind.sections(run),
+        section("Drops by port", drops(run)),
+        section("Specification", specification(run)),
+        section("Provenance", definitions(page_shell.flat(run.provenance))),
+        section("How to reproduce", page_shell.commands((_REPEAT, repeat(run)), (_REBUILD, rebuild(run)))),
     )
+    return page_shell.render(Page(f"{experiment}: {verdict.verdict}", experiment, kind.headline(run), body, charts))
 
 
 def _missing(run: Run, verdict: Verdict) -> Html:
-    """What the run directory lacks, so that nobody takes silence for zero."""
-    reasons = [reason.replace(f"{run.path}/", "") for reason in dict.fromkeys([*verdict.missing, *run.missing])]
-    shown = [*reasons[:6], *([f"and {len(reasons) - 6} more"] if len(reasons) > 6 else [])]
-    missing = f'<p class="open">Missing: {escape("; ".join(shown))}.</p>' if shown else ""
-    return Html(missing + _broken(run))
+    """What the run directory lacks, after whether the run came to its end at all."""
+    reasons = [reason.replace(f"{run.path}/", "") for reason in [*verdict.missing, *run.missing]]
+    early = paragraph("" if run.measured.get("complete") else _EARLY, "open")
+    return Html(early + page_shell.missing([reason for reason in reasons if reason != UNFINISHED]))
 
 
 def _broken(run: Run) -> str:
     """What was broken on purpose while the hosts sent, where the page does not tell of it anyway."""
     tells = "failures" in run.measured and run.workload != "streams"
-    events = run.entries("failures", ("time_ns", "target", "action")) if tells else []
+    events = run.entries("failures", ("time_ns", "target", "action"), whole=("time_ns",)) if tells else []
     begin_ns = run.rounds[0].start_ns if run.rounds else 0
     told = [
         f"{event['target']} {event['action']} {text.seconds((event['time_ns'] - begin_ns) / 1e9)} after the begin"
         for event in events
     ]
-    return f'<p class="open">Failures on schedule: {escape("; ".join(told))}.</p>' if told else ""
+    return f"Failures on schedule: {'; '.join(told)}." if told else ""
 
 
 def _controller(run: Run) -> Html:
@@ -113,12 +107,12 @@ def _controller(run: Run) -> Html:
     ended = f"{_since_began(run, died)}; switches kept forwarding by the rules they had"
     lines = []
     if _is_killed(run):
-        lines.append(f'<p class="open">Controller: killed as scheduled{escape(ended)}.</p>')
+        lines.append(paragraph(f"Controller: killed as scheduled{ended}.", "open"))
     elif died is not None or told.get("alive") is False:
-        lines.append(f'<p class="bad">Controller: it died{escape(ended)}.</p>')
+        lines.append(paragraph(f"Controller: it died{ended}.", "bad"))
     if wrong:
-        names = escape(", ".join(map(str, wrong)))
-        lines.append(f'<p class="bad">Controller: links found otherwise than the fabric has them: {names}.</p>')
+        names = ", ".join(map(str, wrong))
+        lines.append(paragraph(f"Controller: links found otherwise than the fabric has them: {names}.", "bad"))
     return Html("\n".join(lines))
 
 
@@ -136,63 +130,7 @@ def _since_began(run: Run, time_ns: int | None) -> str:
     return f" {text.seconds(abs(since_ns) / 1e9)} {'after' if since_ns >= 0 else 'before'} the first round began"
 
 
-def _evidence(verdict: Verdict) -> Html:
-    return table(_EVIDENCE, (_evidence_row(piece) for piece in verdict.evidence), whole=(0, 1, 3, 4), stacked=True)
-
-
-def _evidence_row(piece: Evidence) -> list[Cell]:
-    words, colour = {True: ("✓ yes", "good"), False: ("✗ no", "bad"), None: ("missing", "open")}[piece.holds]
-    if not piece.applies:
-        words, colour = "n/a", "soft"
-    holds = Html(f'<span class="{colour}">{words}</span>')
-    values = (_quantity(value, piece.unit) for value in (piece.configured, piece.modelled, piece.measured))
-    return [piece.name, holds, *values, piece.tolerance, piece.source]
-
-
-def _quantity(value: Value, unit: str) -> str:
-    if value is None or isinstance(value, str):
-        return value or text.NOTHING
-    scaled = {"s": text.seconds, "b/s": text.rate}.get(unit)
-    if scaled:
-        return scaled(value)
-    return f"{text.count(value)} {unit.rstrip('s') if value == 1 else unit}"
-
-
-def _figure(figure: Drawn) -> str:
-    assert figure.path is not None
-    image = base64.b64encode(figure.path.read_bytes()).decode("ascii")
-    broad = ' class="broad"' if figure.name == _FABRIC else ""
-    return (
-        f'<figure{broad}><img alt="{escape(figure.title)}" src="data:image/png;base64,{image}">'
-        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
-    )
-
-
-def _skipped(figures: Iterable[Drawn]) -> Html:
-    reasons = "; ".join(f"{figure.name} ({figure.reason})" for figure in figures if not figure.path)
-    return Html(f'<p class="soft">Not drawn: {escape(reasons)}.</p>' if reasons else "")
-
-
-def _drops(run: Run) -> Html:
-    drops, discards = all_drops(run), watchdog_discards(run) or {}
-    if drops is None:
-        return Html("<p>Not known: measured.json has no ports.</p>")
-    rows = [
-        [port, text.count(count), text.count(discards.get(port, 0)), _towards(run, port)]
-        for port, count in drops.items()
-    ]
-    return (
-        table(("port", "packets dropped", "of them by a watchdog", ""), rows, numbers=(1, 2))
-        if rows
-        else Html("<p>No queue overflowed: no port dropped a packet.</p>")
-    )
-
-
-def _towards(run: Run, port: str) -> str:
-    return "towards the receiver" if port == run.hot_port else ""
-
-
-def _spec(run: Run) -> Html:
+def specification(run: Run) -> Html:
     """The keys of the spec, those without a value of their own in one line."""
     given = {key: value for key, value in run.spec.items() if value not in (None, "auto")}
     untold = ", ".join(key for key in run.spec if key not in given)
@@ -200,21 +138,18 @@ def _spec(run: Run) -> Html:
     return Html(definitions(given) + rest)
 
 
-def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one level, keys joined by dots."""
-    flat: dict[str, Any] = {}
-    for key, value in mapping.items():
-        flat.update(_flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value})
-    return flat
-
-
-def _repeat(run: Run) -> str:
+def repeat(run: Run) -> str:
     """The command that repeats the run from its own spec; the clock is no key of it."""
     clock = "" if run.spec.get("clock") == "virtual" else " --clock real"
-    return f"./run_experiment run {shlex.quote(str(_from_here(run.path / 'spec.yaml')))}{clock}"
+    return f"./run_experiment run {shlex.quote(str(from_here(run.path / 'spec.yaml')))}{clock}"
 
 
-def _from_here(path: Path) -> Path:
+def rebuild(run: Run) -> str:
+    """The command that rebuilds the page."""
+    return f"./run_experiment report {shlex.quote(str(from_here(run.path)))}"
+
+
+def from_here(path: Path) -> Path:
     """The path as one would type it: relative when below the current folder, else absolute."""
     whole, here = path.resolve(), Path.cwd()
     return whole.relative_to(here) if here in whole.parents else whole

@@ -12,6 +12,7 @@ from analysis.kinds import Kind, kind_of
 from analysis.markup import Cell, Html, table
 from analysis.run import Run, is_sweep_point
 from analysis.summary import comparison
+from analysis.text import NOTHING
 
 # The columns of every kind: the terminal has them too.
 LABEL = Column("run", "label", is_number=False, essential=True)
@@ -44,15 +45,27 @@ def _off_page(kind: Kind, main: Mapping[str, Any]) -> str:
     return escape(f": {', '.join(told)}") if told else ""
 
 
+def page_columns(kind: Kind, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """The columns of a page's table, what is looked for first: label, verdict, the essential ones, the others. A table
+    may be wider than the page, so that a column in which no row has anything is left out."""
+    kept = [column for column in kind.COLUMNS if column.on_page and any(column.cell(row) != NOTHING for row in rows)]
+    return [LABEL, VERDICT, *sorted(kept, key=lambda column: not column.essential)]
+
+
 def _table(kind: Kind, main: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Html:
-    # The verdict beside the label: a table may be wider than the page, and this is what is looked for.
-    shown = [LABEL, VERDICT, *(column for column in kind.COLUMNS if column.on_page)]
-    numbers = [place for place, column in enumerate(shown) if column.is_number]
-    heads = [*(column.name for column in shown), _AGAINST]
-    filled = (_row(kind, shown, main, row) for row in rows)
-    return table(heads, filled, numbers=numbers, whole=(0, 1, len(shown)), stacked=True)
+    shown = page_columns(kind, rows)
+    place = 2 + sum(column.essential for column in shown[2:])  # against main: behind what is essential
+    heads = [column.name for column in shown]
+    heads.insert(place, _AGAINST)
+    numbers = [heads.index(column.name) for column in shown if column.is_number]
+    filled = (_row(kind, shown, place, main, row) for row in rows)
+    return table(heads, filled, numbers=numbers, whole=(0, 1), stacked=True)
 
 
-def _row(kind: Kind, shown: Sequence[Column], main: Mapping[str, Any], row: Mapping[str, Any]) -> list[Cell]:
+def _row(
+    kind: Kind, shown: Sequence[Column], place: int, main: Mapping[str, Any], row: Mapping[str, Any]
+) -> list[Cell]:
     compares = row is not main and set(row) == set(main)  # else another kind's
-    return [*(column.cell(row) for column in shown), kind.against(main, row) if compares else ""]
+    cells: list[Cell] = [column.cell(row) for column in shown]
+    cells.insert(place, kind.against(main, row) if compares else "")
+    return cells

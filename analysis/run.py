@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
-from analysis import roce
+from analysis import measured_shape, roce
 from analysis.capture.packets import Packets
 from analysis.capture.reader import read_capture
 from analysis.dcqcn import DcqcnLog, read_dcqcn
@@ -69,10 +69,13 @@ class Run:
 
     @cached_property
     def measured(self) -> dict[str, Any]:
-        """The raw facts of measured.json, format checked."""
+        """The raw facts of measured.json, format and kinds of values checked."""
         measured = self._json("measured.json")
         if measured.get("format") != FORMAT:
             raise BadRequest(f"{self.path / 'measured.json'}: format {measured.get('format')!r}; allowed: {FORMAT}")
+        wrong = measured_shape.trouble(measured)
+        if wrong:
+            raise BadRequest(f"{self.path / 'measured.json'}: {wrong}")
         return measured
 
     @cached_property
@@ -236,8 +239,6 @@ class Run:
     def _lost_packets(self) -> list[str]:
         """Captures that tcpdump itself called incomplete."""
         losses = self.measured.get("capture", {})
-        if not isinstance(losses, dict) or not all(isinstance(lost, int) for lost in losses.values()):
-            raise BadRequest(f"{self.path / 'measured.json'}: key 'capture' is not a mapping of counts")
         return [f"pcap/{point}.pcap: the capture lost {lost} packets" for point, lost in losses.items() if lost]
 
     def _samples_missing(self) -> list[str]:

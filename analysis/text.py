@@ -12,47 +12,66 @@ _SIZE = ((1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1.0, "B"))
 NOTHING = "—"
 
 
-def digits(value: float) -> str:
-    """A number with three significant digits, thousands separated, never in exponent form: 0.647, 20.8, 588,
-    46,336."""
+class Quantity(str):
+    """A quantity in words that still knows its value, in base units (None: there is none): tables sort by it."""
+
+    value: float | None
+
+    def __new__(cls, words: str, value: float | None) -> Quantity:
+        """The words, and what they stand for."""
+        told = super().__new__(cls, words)
+        told.value = value
+        return told
+
+    def __getnewargs__(self) -> tuple[str, float | None]:  # type: ignore[override]
+        """What a copy is made of."""
+        return str(self), self.value
+
+
+def _digits(value: float) -> str:
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{float(f'{value:.3g}'):.10g}"
 
 
-def _scaled(value: float | None, units: tuple[tuple[float, str], ...]) -> str:
+def digits(value: float) -> Quantity:
+    """A number with three significant digits, thousands separated, never in exponent form: 0.647, 20.8, 588,
+    46,336."""
+    return Quantity(_digits(value), value)
+
+
+def _scaled(value: float | None, units: tuple[tuple[float, str], ...]) -> Quantity:
     """`value` in the largest unit that leaves at least 1 of it (three digits can round up into it)."""
     if value is None:
-        return NOTHING
-    for size, name in units:
-        if abs(float(f"{value / size:.3g}")) >= 1:
-            return f"{digits(value / size)} {name}"
-    return f"{digits(value / units[-1][0])} {units[-1][1]}"
+        return Quantity(NOTHING, None)
+    fitting = (unit for unit in units if abs(float(f"{value / unit[0]:.3g}")) >= 1)
+    size, name = next(fitting, units[-1])
+    return Quantity(f"{_digits(value / size)} {name}", value)
 
 
-def seconds(value: float | None) -> str:
+def seconds(value: float | None) -> Quantity:
     """A duration: "208 ms"; a dash for None."""
     return _scaled(value, _TIME)
 
 
-def rate(value: float | None) -> str:
+def rate(value: float | None) -> Quantity:
     """Bits per second: "646 Mb/s"; a dash for None."""
     return _scaled(value, _RATE)
 
 
-def size(value: float | None) -> str:
+def size(value: float | None) -> Quantity:
     """Bytes, decimal: "600 KB"; a dash for None."""
     return _scaled(value, _SIZE)
 
 
-def count(value: float | None) -> str:
+def count(value: float | None) -> Quantity:
     """A whole number with its thousands separated; a dash for None."""
-    return NOTHING if value is None else f"{value:,.0f}"
+    return Quantity(NOTHING if value is None else f"{value:,.0f}", value)
 
 
-def times(value: float | None) -> str:
+def times(value: float | None) -> Quantity:
     """A factor: "588x"; a dash for None."""
-    return NOTHING if value is None else f"{digits(value)}x"
+    return Quantity(NOTHING if value is None else f"{_digits(value)}x", value)
 
 
 def counted(number: int, noun: str) -> str:

@@ -17,6 +17,8 @@ from analysis.columns import Column
 from analysis.long_flows import draw
 from analysis.markup import Html, table
 from analysis.measures import retransmits
+from analysis.plots_heat import heat
+from analysis.plots_tail import tail
 from analysis.run import Run
 from analysis.shares import others, share_words
 from analysis.style import Drawn
@@ -192,8 +194,8 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 
 def figures(run: Run) -> list[Drawn]:
-    """Each rank's last steps, and the steps of all cases."""
-    return draw(run, training_timeline=plots.timeline, training_cases=plots.cases)
+    """Each rank's last steps, the steps of all cases, use of the links, and the tail of the steps."""
+    return draw(run, training_timeline=plots.timeline, training_cases=plots.cases, heat=heat, tail=tail)
 
 
 def sections(run: Run) -> Html:

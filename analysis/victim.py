@@ -20,6 +20,8 @@ from analysis.long_flows import summarize as summarize
 from analysis.long_flows import tiles as tiles
 from analysis.markup import Html
 from analysis.pfc_unfairness import compared_line
+from analysis.plots_gantt import shares_gantt
+from analysis.plots_heat import heat
 from analysis.published import DCQCN_PAPER, FROM_MEMORY, Compared, published_table
 from analysis.run import Run
 from analysis.shares import (
@@ -213,6 +215,8 @@ def figures(run: Run) -> list[Drawn]:
         tree=plots_tree.tree,
         pauses=plots.pause_timeline,
         rates=plots.rates,
+        heat=heat,
+        gantt=shares_gantt,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from analysis.explain.model import SENDER, FlowStory
 
 _ROUND_TRIPS = 8
+_LONGEST_NS = 1 << 62
 
 
 def host_of(endpoint: str) -> str:
@@ -31,7 +32,8 @@ def best_rate(flows: Iterable[FlowStory]) -> tuple[float, int] | None:
     told = [(flow, flow.series) for flow in flows if flow.series is not None]
     if not told:
         return None
-    length_ns = max(max(series.bin_ns, _ROUND_TRIPS * (flow.rtt_median_ns or 0)) for flow, series in told)
+    # A damaged capture may hold round trips of a century.
+    length_ns = min(max(max(each.bin_ns, _ROUND_TRIPS * (flow.rtt_median_ns or 0)) for flow, each in told), _LONGEST_NS)
     bins, sums = [], []
     for flow, series in told:
         is_delivered = flow.position == SENDER and bool(series.delivered_bytes.any())
