@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis import run
-from analysis.frames import Tables, packets_frame
 from analysis.kinds import kind_of
+from analysis.tables.frames import Tables, packets_frame
 from topologies.units import BadRequest
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from analysis import signals
 from analysis.capture.packets import CE
+from analysis.kinds import signals
 from analysis.queues import Traffic, buffer_fill_exact_s, buffer_fill_s, statistics
-from analysis.retransmits import RTO, CounterMatch, compare_with_kernel
-from analysis.roce import compare_with_soft_roce
 from analysis.run import Run
-from analysis.spans import total_ns
 from analysis.spec import CONTROLLER, INCAST, LOSSY
-from analysis.stalls import stood_still
+from analysis.transport.retransmits import RTO, CounterMatch, compare_with_kernel
+from analysis.transport.roce import compare_with_soft_roce
+from analysis.transport.spans import total_ns
+from analysis.transport.stalls import stood_still
 from analysis.verdicts import (
     COLLAPSE_SHARE,
     all_captured,
@@ -63,8 +63,8 @@ def slowdown(run: Run) -> float | None:
 
 
 def lost_share(run: Run) -> float | None:
-    """Of the rounds' time, the share in which flows stood still and none of them moved (analysis.stalls.stood_still);
-    None where not every sender was captured."""
+    """Of the rounds' time, the share in which flows stood still and none of them moved
+    (analysis.transport.stalls.stood_still); None where not every sender was captured."""
     if not all_captured(run):
         return None
     lost_ns = total_ns(stood_still(run.sent_flows, run.rounds, run.stalls))

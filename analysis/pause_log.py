@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.tables import read_columns
+from analysis.tables.parquet import read_columns
 
 XOFF, XON, REFRESH = "xoff_sent", "xon_sent", "refresh_sent"
 HELD, RELEASED, EXPIRED = "held", "released", "expired"

@@ -10,19 +10,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
-from analysis import measured_shape, roce
+from analysis import measured_shape
 from analysis.capture.packets import Packets
 from analysis.capture.reader import read_capture
 from analysis.dcqcn import DcqcnLog, read_dcqcn
 from analysis.fabric import Fabric
-from analysis.flows import Flow, Sent, flows_of
 from analysis.pause_log import PauseLog, read_pauses
 from analysis.queues import QueueSeries, read_queues
-from analysis.retransmits import Recovery, Resent, retransmissions
-from analysis.roce import RoceFlow
 from analysis.spec import INCAST, Parameters, parameters, read_spec
-from analysis.stalls import Round, Stall, stalls
 from analysis.text import natural
+from analysis.transport import roce
+from analysis.transport.flows import Flow, Sent, flows_of
+from analysis.transport.retransmits import Recovery, Resent, retransmissions
+from analysis.transport.roce import RoceFlow
+from analysis.transport.stalls import Round, Stall, stalls
 from topologies.units import BadRequest
 
 if TYPE_CHECKING:

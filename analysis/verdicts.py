@@ -19,11 +19,11 @@ import numpy as np
 
 from analysis import text
 from analysis.queues import longest_idle_ns
-from analysis.retransmits import GO_BACK_N, RTO, Resent
-from analysis.roce import NAK, QP_TIMEOUT, QP_TIMEOUT_NS
 from analysis.run import Run
 from analysis.spec import Parameters
-from analysis.stalls import LOSS_PROBE, Round
+from analysis.transport.retransmits import GO_BACK_N, RTO, Resent
+from analysis.transport.roce import NAK, QP_TIMEOUT, QP_TIMEOUT_NS
+from analysis.transport.stalls import LOSS_PROBE, Round
 
 COLLAPSE, NO_COLLAPSE, NOT_PROVEN = "incast collapse", "no collapse", "not proven"
 COLLAPSE_SHARE = 0.5  # at most half of the goodput that there would be without loss

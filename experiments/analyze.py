@@ -52,8 +52,8 @@ def _check_out(out: Path | None, captures: Sequence[str]) -> None:
 def _write(found: Explanation, out: Path, form: str) -> None:
     """The page with its figures, and the tables."""
     from analysis.explain.page import write_page
-    from analysis.export import export
-    from analysis.frames import tables_of
+    from analysis.tables.export import export
+    from analysis.tables.frames import tables_of
 
     try:
         out.mkdir(parents=True, exist_ok=True)

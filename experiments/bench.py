@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.labels_tshark import Agreement
+from analysis.transport.labels_tshark import Agreement
 from experiments import bench_analyze, bench_captures, bench_collectives, bench_lossless, fast08, limits, rundir, screen
 from experiments.bench_fabrics import REACHED
 from experiments.bench_fabrics import measure as fabrics_measure

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Callable
 
 from analysis.capture.reader import read_capture
-from analysis.labels_tshark import Agreement, compare_with_tshark
+from analysis.transport.labels_tshark import Agreement, compare_with_tshark
 from experiments import limits
 from experiments.runner import Setting, Task, run_task
 from experiments.spec import Spec, parse

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.collective_calls import size_rows
+from analysis.kinds.collective_calls import size_rows
 from analysis.run import Run
 from experiments import federated, limits, rundir
 from experiments.bench_run import Done, bench_run

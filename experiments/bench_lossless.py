@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis import shares
+from analysis.kinds import shares
 from analysis.run import Run
 from experiments import dcqcn_convergence, limits, rundir
 from experiments.bench_run import bench_run

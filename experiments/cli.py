@@ -391,8 +391,8 @@ def _conclude(folder: Path, as_json: bool, title: str) -> None:
     """Summary, figures and report of a finished run directory; the results to stdout."""
     _keep_matplotlib_at_home()
     from analysis.kinds import kind_of, table_of
-    from analysis.report import write_report
-    from analysis.report_cases import columns
+    from analysis.pages.cases import columns
+    from analysis.pages.run_page import write_report
     from analysis.run import Run
     from analysis.summary import write_summary
 
@@ -438,7 +438,7 @@ def _report(arguments: argparse.Namespace) -> None:
 def _compare(arguments: argparse.Namespace) -> None:
     """The page that compares several runs."""
     _keep_matplotlib_at_home()
-    from analysis.comparison_page import FILE_NAME, write_comparison
+    from analysis.pages.comparison_page import FILE_NAME, write_comparison
     from analysis.run import Run
     from analysis.summary import summarize
 
@@ -476,7 +476,7 @@ def _export(arguments: argparse.Namespace) -> None:
     """The tables of a run directory, and those of its cases in folders of their own."""
     _keep_matplotlib_at_home()
     from analysis.api import Run
-    from analysis.export import export
+    from analysis.tables.export import export
 
     run, out = Run(arguments.folder), arguments.out or arguments.folder / "tables"
     folders = {out: run, **{out / "cases" / label: case for label, case in run.cases.items()}}
@@ -549,8 +549,8 @@ def _writing(option: str, path: Path) -> Iterator[None]:
 def _draw(described: dict[str, Any], path: Path) -> None:
     """The fabric's drawing as a file."""
     _keep_matplotlib_at_home()
-    from analysis.draw import draw_fabric
     from analysis.fabric import fabric_title
+    from analysis.figures.draw import draw_fabric
 
     draw_fabric(described, path, fabric_title(described))
 

@@ -155,7 +155,8 @@ def _roce_mtu(value: Any, name: str) -> int:
 
 MOST_SIZES = 64
 _SIZES_ALLOWED = (
-    f"sizes such as 64KiB,1MiB,16MiB, or a range 64KiB-16MiB, each four times the one before until the last; up to {MOST_SIZES}"
+    "sizes such as 64KiB,1MiB,16MiB, or a range 64KiB-16MiB, each four times the one before until the last; up to"
+    f" {MOST_SIZES}"
 )
 
 

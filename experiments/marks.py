@@ -120,7 +120,7 @@ def _check(spec: Spec, rate_bps: int) -> None:
 
 
 def _refuse_bound(spec: Spec, kmax: str, first: str) -> NoReturn:
-    """Nobody gave the threshold that is too high: it follows from rate and delay, and what is too low for it is named."""
+    """Nobody gave the threshold that is too high: it follows from rate and delay. What is too low for it is named."""
     bound_bytes = _bound(spec)[0]
     name = "buffer" if spec.pfc == "off" else "xoff"
     follows = f"the threshold (kmax) that follows from rate and delay, {kmax}: {first} before all is marked"

@@ -18,8 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 if TYPE_CHECKING:  # loading it takes NumPy, which most commands do not need
-    from analysis.columns import Column
-    from analysis.columns import Table as Words
+    from analysis.tables.columns import Column
+    from analysis.tables.columns import Table as Words
 
 _PIPED_COLUMNS = 160  # of what is no terminal and does not say
 _READABLE_COLUMNS = 100  # of running text

@@ -20,10 +20,10 @@ from analysis import text
 from analysis.capture.packets import Packets
 from analysis.explain.model import CERTAIN, LIKELY, RECEIVER, UNSURE
 from analysis.explain.reasons import SPURIOUS, TIMEOUT, Told, idle, length
-from analysis.flows import Flow, Sent
-from analysis.retransmits import Recovery
-from analysis.roce import RoceFlow
-from analysis.stalls import (
+from analysis.transport.flows import Flow, Sent
+from analysis.transport.retransmits import Recovery
+from analysis.transport.roce import RoceFlow
+from analysis.transport.stalls import (
     APPLICATION_IDLE,
     DELAYED_ACK,
     FEW_DUPLICATES,

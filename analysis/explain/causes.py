@@ -1,9 +1,9 @@
 """Why a flow stood still, from the captures of any point, without knowing the rounds of a run.
 
 A flow stalls when none of its packets passes, either way, for longer than its round trip explains, while data is
-outstanding, or something holds it back. At the sender's own capture the rules are those of analysis/stalls.py and
-analysis/roce.py, with blocks in place of rounds; analysis/explain/afar.py has those for captures from further on. Here
-come, before them, what headers tell at every point:
+outstanding, or something holds it back. At the sender's own capture the rules are those of analysis/transport/stalls.py
+and analysis/transport/roce.py, with blocks in place of rounds; analysis/explain/afar.py has those for captures from
+further on. Here come, before them, what headers tell at every point:
 
 zero_window          the receiver's last advertisement was 0: its application did not read (RFC 9293, section 3.8.6.1).
 receiver_not_ready   the receiver's last word was an RNR NAK: it had no buffer for the message (InfiniBand).
@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis import roce, stalls
 from analysis.capture.packets import FIN, RNR_SYNDROME, SYNDROME_KIND, Packets
 from analysis.explain import afar, quiet, reasons
 from analysis.explain.connecting import connecting_stalls
@@ -33,10 +32,11 @@ from analysis.explain.reasons import (
     MEANINGS as MEANINGS,
 )
 from analysis.explain.reasons import NEVER_WENT_ON, NOT_READY, SPURIOUS, ZERO_WINDOW, Told
-from analysis.flows import Flow, Sent
-from analysis.retransmits import RTO, Recovery, Resent, Retransmission
-from analysis.roce import GoBack, RoceFlow
-from analysis.stalls import (
+from analysis.transport import roce, stalls
+from analysis.transport.flows import Flow, Sent
+from analysis.transport.retransmits import RTO, Recovery, Resent, Retransmission
+from analysis.transport.roce import GoBack, RoceFlow
+from analysis.transport.stalls import (
     APPLICATION_IDLE,
     DELAYED_ACK,
     LOSS_PROBE,

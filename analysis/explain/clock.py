@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from analysis import text
 from analysis.explain.model import FlowStory, Span
-from analysis.plots_gantt import time_unit
-from analysis.style import INK, SMALL, label
+from analysis.figures.gantt import time_unit
+from analysis.figures.style import INK, SMALL, label
 
 _CUT_SHARE = 0.4  # of the whole time: silences that take less together are left as they are
 _LEAST_SHARE = 0.02  # of the whole time: a shorter silence is none

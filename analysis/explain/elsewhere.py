@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from analysis import text
 from analysis.explain.model import CERTAIN, LIKELY, FlowStall, FlowStory
-from analysis.spans import Span, common, total_ns
-from analysis.stalls import APPLICATION_IDLE, DELAYED_ACK, PAUSED, UNEXPLAINED
+from analysis.transport.spans import Span, common, total_ns
+from analysis.transport.stalls import APPLICATION_IDLE, DELAYED_ACK, PAUSED, UNEXPLAINED
 
 _MAY_BE_A_PAUSE = (DELAYED_ACK, UNEXPLAINED, APPLICATION_IDLE)
 _COVERED_SHARE = 0.5  # of the silence, by the silence that the pause made elsewhere

@@ -30,7 +30,7 @@ from analysis.explain.stories import tell
 from analysis.explain.stragglers import with_stragglers
 from analysis.explain.tally import STDIN, point_name
 from analysis.printable import printable
-from analysis.retransmits import Inferred
+from analysis.transport.retransmits import Inferred
 
 MOST_JOINED = 12_000_000  # data packets of all captures: each takes 40 bytes until the points are joined
 _MOST_NOTES = 20

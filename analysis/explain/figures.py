@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis.explain import figures_flows, figures_path, figures_sequence
 from analysis.explain.model import Explanation
-from analysis.style import Drawn, drawn
+from analysis.figures.style import Drawn, drawn
 
 _DRAWINGS = {
     "sequence": figures_sequence.sequence,

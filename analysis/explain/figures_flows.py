@@ -11,15 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import text
-from analysis.completions import Completions
-from analysis.decimate import envelope
 from analysis.explain.clock import CUT, Clock, clock_of_flows
 from analysis.explain.model import Explanation, FlowStory
 from analysis.explain.reasons import NOT_LOST
 from analysis.explain.views import edges_ns, marks_of_rtt, one_each, own_stalls, rates_bps, span_ns
-from analysis.plots_gantt import MOST_ROWS, draw_bars, rows_height_in, set_rows, time_unit
-from analysis.plots_tail import caption, draw_tails, told
-from analysis.style import (
+from analysis.figures.completions import Completions
+from analysis.figures.decimate import envelope
+from analysis.figures.gantt import MOST_ROWS, draw_bars, rows_height_in, set_rows, time_unit
+from analysis.figures.style import (
     INK,
     Skipped,
     cause_colour,
@@ -30,6 +29,7 @@ from analysis.style import (
     new_figure,
     shown,
 )
+from analysis.figures.tail import caption, draw_tails, told
 
 _MOST_NAMED = 7
 _LOG_FROM = 20  # round trips that span more than this factor need a logarithmic axis

@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import text
-from analysis.decimate import distinct
 from analysis.explain.clock import CUT, clock_of_packets
 from analysis.explain.model import Explanation, Hop, PauseStory
-from analysis.plots_gantt import draw_bars, rows_height_in, set_rows, time_unit
-from analysis.style import INK, Skipped, label, legend_below, legend_rows, new_figure, shown
+from analysis.figures.decimate import distinct
+from analysis.figures.gantt import draw_bars, rows_height_in, set_rows, time_unit
+from analysis.figures.style import INK, Skipped, label, legend_below, legend_rows, new_figure, shown
 
 _DELAY, _LOST, _HELD, _PASSED = "#0072B2", "#D55E00", "#AA4499", "#A9D3EA"
 _MOST_ROWS = 24

@@ -8,15 +8,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import roce, text
+from analysis import text
 from analysis.capture.packets import Packets
 from analysis.capture.reader import read_capture
 from analysis.explain.model import ROCE_FLOW, Block, Explanation, FlowStall, FlowStory, Span
 from analysis.explain.views import one_each, own_stalls
-from analysis.flows import Sent, flows_of
-from analysis.plots_flows import SEQUENCE_CAPTION, Repeat, broken_sequence, draw_positions, sequence_names
-from analysis.plots_gantt import time_unit
-from analysis.style import Skipped, label, legend_below, legend_rows, new_figure, shown
+from analysis.figures.flows import SEQUENCE_CAPTION, Repeat, broken_sequence, draw_positions, sequence_names
+from analysis.figures.gantt import time_unit
+from analysis.figures.style import Skipped, label, legend_below, legend_rows, new_figure, shown
+from analysis.transport import roce
+from analysis.transport.flows import Sent, flows_of
 from topologies.units import BadRequest
 
 _MOST_PACKETS = 4_000_000  # of a capture that is read a second time

@@ -36,7 +36,7 @@ from analysis.explain.reasons import (
     ZERO_WINDOW,
 )
 from analysis.explain.stragglers import waited_for
-from analysis.stalls import (
+from analysis.transport.stalls import (
     AFTER_RECOVERY,
     DELAYED_ACK,
     FEW_DUPLICATES,

@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.capture.packets import Packets
 from analysis.explain.afar import counts_packets
-from analysis.flows import Sent, unwrap
+from analysis.transport.flows import Sent, unwrap
 
 _ID_BITS = 16
 

@@ -19,10 +19,10 @@ from analysis.explain.crowd import best_rate, by_receiver, host_of
 from analysis.explain.lost_time import is_lost, lost_together, most_at_once, working_together
 from analysis.explain.model import MIDDLE, RECEIVER, ROCE_FLOW, SENDER, FlowStory, Hop, PauseStory, Point, each_once
 from analysis.explain.reasons import TIMEOUTS
-from analysis.retransmits import RTO, Recovery
-from analysis.roce import QP_TIMEOUT, QP_TIMEOUT_NS
-from analysis.spans import common, total_ns
-from analysis.stalls import LOSS_PROBE
+from analysis.transport.retransmits import RTO, Recovery
+from analysis.transport.roce import QP_TIMEOUT, QP_TIMEOUT_NS
+from analysis.transport.spans import common, total_ns
+from analysis.transport.stalls import LOSS_PROBE
 from analysis.verdicts import (
     COLLAPSE,
     COLLAPSE_SHARE,

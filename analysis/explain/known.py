@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.printable import printable
-from analysis.retransmits import Recovery
 from analysis.spec import Parameters, parameters, read_spec
 from analysis.text import natural
+from analysis.transport.retransmits import Recovery
 from topologies.units import BadRequest, format_bytes, format_duration, format_rate
 
 SPEC, CAPTURES = "spec.yaml", "pcap"

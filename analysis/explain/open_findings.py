@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis import text
 from analysis.capture.packets import Damage
 from analysis.explain.model import CERTAIN, UNSURE, Explanation, Finding, each_once
-from analysis.stalls import APPLICATION_IDLE, UNEXPLAINED
+from analysis.transport.stalls import APPLICATION_IDLE, UNEXPLAINED
 
 
 def unsure(explanation: Explanation) -> list[Finding]:

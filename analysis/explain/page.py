@@ -8,14 +8,15 @@ from html import escape
 from pathlib import Path
 from typing import TypeVar
 
-from analysis import page_shell, text
+from analysis import text
 from analysis.explain.figures import draw_all
 from analysis.explain.model import Explanation, Finding, FlowStory, Hop, PauseStory, Point
 from analysis.files import write_whole
-from analysis.interactive_capture import capture_charts
-from analysis.markup import Cell, Html, definitions, table
-from analysis.page_evidence import evidence_table
-from analysis.page_shell import Page, badge, paragraph, section
+from analysis.pages import shell
+from analysis.pages.capture_timelines import capture_charts
+from analysis.pages.evidence import evidence_table
+from analysis.pages.markup import Cell, Html, definitions, table
+from analysis.pages.shell import Page, badge, paragraph, section
 from analysis.verdicts import Verdict
 
 MOST_ROWS = 100
@@ -33,14 +34,14 @@ def write_page(explanation: Explanation, folder: Path) -> Path:
     files = ", ".join(point.name for point in explanation.points)
     body = (
         Html(f"<p>{' '.join(badge(verdict.verdict, verdict.good) for verdict in explanation.verdicts)}</p>"),
-        page_shell.tiles(_tiles(explanation)),
+        shell.tiles(_tiles(explanation)),
         section("Findings", _findings(explanation.findings)),
         *(_verdict(verdict) for verdict in explanation.verdicts),
         section(
             "What happened",
-            page_shell.timelines(charts, drawn),
-            page_shell.figures(drawn),
-            page_shell.skipped(drawn),
+            shell.timelines(charts, drawn),
+            shell.figures(drawn),
+            shell.skipped(drawn),
         ),
         section("Flows", _flows(explanation.flows)),
         section("Stalls", _stalls(explanation)),
@@ -48,11 +49,11 @@ def write_page(explanation: Explanation, folder: Path) -> Path:
         section("Between capture points", _hops(explanation.hops)),
         section("Pauses", _pauses(explanation.pauses)),
         section("Captures", _captures(explanation.points)),
-        section("Further facts", definitions(page_shell.flat(explanation.facts)) if explanation.facts else ""),
-        section("How to reproduce", page_shell.commands((_REPEAT, _command(explanation, folder)))),
+        section("Further facts", definitions(shell.flat(explanation.facts)) if explanation.facts else ""),
+        section("How to reproduce", shell.commands((_REPEAT, _command(explanation, folder)))),
     )
     page = Page(f"captures: {files}", f"captures · {files}", _headline(explanation), body, charts)
-    return write_whole(folder / "report.html", page_shell.render(page))
+    return write_whole(folder / "report.html", shell.render(page))
 
 
 def _headline(explanation: Explanation) -> str:

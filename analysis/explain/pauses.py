@@ -19,7 +19,7 @@ from analysis.capture.packets import PAUSE, PAUSE_CLASSES, PFC, Packets
 from analysis.congestion_tree import circle, depths, peers
 from analysis.explain.model import PauseStory, Point, Span
 from analysis.fabric import Fabric
-from analysis.spans import total_ns, union
+from analysis.transport.spans import total_ns, union
 from topologies.units import BadRequest
 
 QUANTUM_BITS = 512

@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.capture.packets import ACK, SYN, Packets
 from analysis.explain.model import CERTAIN, LIKELY, MIDDLE, RECEIVER, SENDER, UNKNOWN, UNSURE
-from analysis.flows import Sent
+from analysis.transport.flows import Sent
 
 _NEXT_TO_NOTHING = 0.1  # of the whole round trip
 _CLEARLY_NOTHING = 0.02

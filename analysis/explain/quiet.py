@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis import roce, stalls
 from analysis.capture.packets import Packets
 from analysis.explain.model import SENDER
-from analysis.flows import Flow, Sent
-from analysis.retransmits import Recovery
-from analysis.roce import RoceFlow
-from analysis.stalls import ROUND_TRIPS, SHARE_OF_TIMER
+from analysis.transport import roce, stalls
+from analysis.transport.flows import Flow, Sent
+from analysis.transport.retransmits import Recovery
+from analysis.transport.roce import RoceFlow
+from analysis.transport.stalls import ROUND_TRIPS, SHARE_OF_TIMER
 
 _LONG_ROUND_TRIPS = 2
 _PROMPT_SHARE = 0.25
@@ -18,9 +18,9 @@ _LONG_NS = 50_000_000  # with two round trips: what is left of Linux's 200 ms ti
 
 
 def longest_quiet_ns(flow: Sent, packets: Packets, position: str, recovery: Recovery) -> float:
-    """The silence that counts as a stall: as analysis.stalls has it, by the whole round trip however much of it lies
-    behind the capture point. Of long round trips two and a bit decide, or else timeouts that add only RTOmin to them
-    were too short to count."""
+    """The silence that counts as a stall: as analysis.transport.stalls has it, by the whole round trip however much of
+    it lies behind the capture point. Of long round trips two and a bit decide, or else timeouts that add only RTOmin to
+    them were too short to count."""
     if isinstance(flow, RoceFlow):
         return roce.threshold_ns(flow)
     onward_ns, behind_ns = _median(flow.rtt_ns()), 0.0 if position == SENDER else back_ns(flow, packets)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from analysis import stalls, text
+from analysis import text
 from analysis.explain.model import FlowStall, Span
-from analysis.retransmits import Retransmission
-from analysis.spans import common, total_ns
-from analysis.stalls import (
+from analysis.transport import stalls
+from analysis.transport.retransmits import Retransmission
+from analysis.transport.spans import common, total_ns
+from analysis.transport.stalls import (
     AFTER_RECOVERY,
     APPLICATION_IDLE,
     DELAYED_ACK,
@@ -65,7 +66,7 @@ def _bytes(count: int) -> str:
 
 
 def of_tcp(cause: str, gap: Gap, silence: Silence, event: Retransmission | None, timeouts_before: int) -> str:
-    """Why, for a cause of analysis.stalls at a sender's capture."""
+    """Why, for a cause of analysis.transport.stalls at a sender's capture."""
     again = f"position {event.start:,}" if event else "it"
     row = f"; the {_ordinal(timeouts_before + 1)} timeout in a row for this packet: the timer had doubled each time"
     backoff = row if timeouts_before else ""
@@ -101,7 +102,7 @@ def _ordinal(number: int) -> str:
 
 
 def of_pair(cause: str, gap: Gap, silence: Silence) -> str:
-    """Why, for a cause of analysis.roce at a sender's capture."""
+    """Why, for a cause of analysis.transport.roce at a sender's capture."""
     told = {
         NOT_TOLD: f"{length(gap)}; no NAK told of the loss, until the queue pair's timeout sent again",
         NAK_IGNORED: f"{length(gap)}; a NAK had come, but nothing had been acknowledged since the flow last went back, "

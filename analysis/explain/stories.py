@@ -34,10 +34,18 @@ from analysis.explain.model import (
 )
 from analysis.explain.pauses import holding, mac_words
 from analysis.explain.series import Marks, round_trips, series_of
-from analysis.flows import Flow, Sent, flows_of
-from analysis.queue_pairs import flows_of_roce
-from analysis.retransmits import RTO, Inferred, Recovery, Resent, Retransmission, infer_recovery, retransmissions
-from analysis.roce import QP_TIMEOUT, RoceFlow, resent
+from analysis.transport.flows import Flow, Sent, flows_of
+from analysis.transport.queue_pairs import flows_of_roce
+from analysis.transport.retransmits import (
+    RTO,
+    Inferred,
+    Recovery,
+    Resent,
+    Retransmission,
+    infer_recovery,
+    retransmissions,
+)
+from analysis.transport.roce import QP_TIMEOUT, RoceFlow, resent
 
 _LONGEST_FRAME_BYTES = 9_234  # a jumbo frame with tags: what is longer was put together, or not yet cut up, in a host
 

@@ -18,8 +18,8 @@ from analysis import text
 from analysis.explain.crowd import by_receiver, host_of
 from analysis.explain.model import LIKELY, FlowStall, FlowStory, each_once
 from analysis.explain.reasons import NOT_LOST, STRAGGLER
-from analysis.spans import without
-from analysis.stalls import APPLICATION_IDLE
+from analysis.transport.spans import without
+from analysis.transport.stalls import APPLICATION_IDLE
 
 _FEWEST_FLOWS = 2
 _COVERED_SHARE = 0.5  # of the silence, by the straggler's work

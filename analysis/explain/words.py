@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
 from analysis.capture.packets import Damage
-from analysis.columns import Column, Table
 from analysis.explain.lost_time import is_lost
 from analysis.explain.model import CERTAIN, LIKELY, UNSURE, Explanation, Finding, FlowStory, Hop, PauseStory, Point
 from analysis.printable import printable
+from analysis.tables.columns import Column, Table
 from analysis.text import count, counted, rate, seconds
 from analysis.verdicts import Evidence, Verdict
 

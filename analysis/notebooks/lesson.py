@@ -21,7 +21,7 @@ if str(ROOT) not in sys.path:
 import matplotlib.pyplot as plt  # noqa: E402
 
 from analysis import Run  # noqa: E402
-from analysis.style import GRID, INK  # noqa: E402
+from analysis.figures.style import GRID, INK  # noqa: E402
 
 STORED = Path(__file__).parent / "runs"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from analysis.comparison_page import write_comparison
 from analysis.explain.page import write_page
-from analysis.report import write_report
+from analysis.pages.comparison_page import write_comparison
+from analysis.pages.run_page import write_report
 from analysis.run import Run
 from tests.unit import test_analysis_collective, test_analysis_cures, test_analysis_training, test_launch
 from tests.unit.explained import explanation

@@ -13,9 +13,9 @@ from analysis.capture.packets import ACK, SYN, Packets
 from analysis.capture.reader import read_capture
 from analysis.explain.causes import stalls_of
 from analysis.explain.model import CERTAIN, SENDER, TCP_FLOW, Block, FlowStall, FlowStory, Repeats, Span
-from analysis.flows import Flow, flows_of
-from analysis.retransmits import Recovery, retransmissions
-from analysis.stalls import TAIL
+from analysis.transport.flows import Flow, flows_of
+from analysis.transport.retransmits import Recovery, retransmissions
+from analysis.transport.stalls import TAIL
 from tests.unit.frames import ISN, T0_NS, Capture, tcp_frame
 
 RTO_MIN_NS = 200_000_000

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis import allreduce_scaling, summarize
-from analysis.hierarchy_points import between_rate, inside_rate, links_inside, points
-from analysis.kinds import kind_of
-from analysis.report import draw_all, page
+from analysis import summarize
+from analysis.kinds import allreduce_scaling, kind_of
+from analysis.kinds.hierarchy_points import between_rate, inside_rate, links_inside, points
+from analysis.kinds.slides_hierarchy import compared
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
-from analysis.slides_hierarchy import compared
 from analysis.verdicts import NOT_PROVEN
 from experiments import limits
 from experiments.allreduce_scaling import EXPERIMENT as SCALING

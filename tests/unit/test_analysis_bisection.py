@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from analysis import bisection, summarize
-from analysis.bisection import ALLOWED, FULL, claims, verdict
-from analysis.capacity import Collisions, bisection_bps, collisions, host_rates
+from analysis import summarize
 from analysis.fabric import Fabric
+from analysis.kinds import bisection
+from analysis.kinds.bisection import ALLOWED, FULL, claims, verdict
+from analysis.kinds.capacity import Collisions, bisection_bps, collisions, host_rates
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.frames import T0_NS

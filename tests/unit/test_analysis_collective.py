@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from analysis import collective, summarize
-from analysis.collective_calls import model_setting, size_rows
-from analysis.collective_model import seconds
-from analysis.kinds import kind_of, table_of
-from analysis.report import draw_all, page
+from analysis import summarize
+from analysis.kinds import collective, kind_of, table_of
+from analysis.kinds.collective_calls import model_setting, size_rows
+from analysis.kinds.collective_model import seconds
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from experiments import fabrics, limits, rundir

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.collective_model import (
+from analysis.kinds.collective_model import (
     JITTER_S,
     LEAST_FITTED,
     Link,
@@ -19,7 +19,7 @@ from analysis.collective_model import (
     phases,
     seconds,
 )
-from analysis.scaling_points import crossings, slope_s
+from analysis.kinds.scaling_points import crossings, slope_s
 from experiments.cluster import CHOICES
 from topologies.units import BadRequest
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from analysis import compression, summarize
-from analysis.compression import FAILS, LEARNS, NOT_REPRODUCED, REPRODUCED, WRONG
-from analysis.compression_runs import factor, name_of, target_s, update_bytes
-from analysis.report import draw_all, page
+from analysis import summarize
+from analysis.kinds import compression
+from analysis.kinds.compression import FAILS, LEARNS, NOT_REPRODUCED, REPRODUCED, WRONG
+from analysis.kinds.compression_runs import factor, name_of, target_s, update_bytes
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from experiments.compression import EXPERIMENT, GRADIENT_BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.confidence import mean_interval, student, wilson
+from analysis.figures.confidence import mean_interval, student, wilson
 
 
 @pytest.mark.parametrize(

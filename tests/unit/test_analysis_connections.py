@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.capture.packets import ACK, FIN, RST, SYN
-from analysis.flows import Flow, flows_of
-from analysis.retransmits import Recovery, retransmissions
-from analysis.sequences import Gaps, running_max, unwrap, unwrap_runs
+from analysis.transport.flows import Flow, flows_of
+from analysis.transport.retransmits import Recovery, retransmissions
+from analysis.transport.sequences import Gaps, running_max, unwrap, unwrap_runs
 from tests.unit.talk import THERE, Talk
 
 LINUX = Recovery(200_000_000)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from analysis import control_latency, summarize
-from analysis.control_latency import IDLE, WELL
-from analysis.control_points import MARKS, PAUSES, point, points
-from analysis.kinds import kind_of
-from analysis.long_flows import LOSES
-from analysis.report import draw_all, write_report
+from analysis import summarize
+from analysis.kinds import control_latency, kind_of
+from analysis.kinds.control_latency import IDLE, WELL
+from analysis.kinds.control_points import MARKS, PAUSES, point, points
+from analysis.kinds.long_flows import LOSES
+from analysis.pages.run_page import draw_all, write_report
 from analysis.run import Run
 from tests.unit.test_analysis_cures import lossless_port
 from tests.unit.test_analysis_long_flows import DCQCN, LINE_BPS, MS, flow, long_run, write_queue

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from analysis import cpu_overhead, host_copies
-from analysis.report import draw_all, page
+from analysis.kinds import cpu_overhead, host_copies
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
 from analysis.summary import summarize
 from analysis.verdicts import NOT_PROVEN

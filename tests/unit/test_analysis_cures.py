@@ -13,13 +13,13 @@ import pyarrow.parquet
 import pytest
 
 from analysis import summarize
-from analysis.incast import headline, sections
+from analysis.figures.incast import thresholds
 from analysis.kinds import kind_of
+from analysis.kinds.incast import headline, sections
 from analysis.measures import marking_bytes, peers
-from analysis.plots import thresholds
-from analysis.report import draw_all, page, write_report
+from analysis.pages.run_page import draw_all, page, write_report
 from analysis.run import Run
-from analysis.stalls import NOT_TOLD
+from analysis.transport.stalls import NOT_TOLD
 from analysis.verdicts import COLLAPSE, NO_COLLAPSE, NOT_PROVEN, incast_verdict, lossless_drops
 from tests.unit.frames import T0_NS
 from tests.unit.roce_capture import PAYLOAD_BYTES, RoceCapture

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import dcqcn_convergence, summarize
-from analysis.dcqcn_convergence import AT_KMAX, CONVERGES, DEEP, IDLE, PAUSED, UNFAIR
+from analysis import summarize
 from analysis.dcqcn_model import Curve, Sender, marking_probability
-from analysis.report import draw_all, page
+from analysis.kinds import dcqcn_convergence
+from analysis.kinds.dcqcn_convergence import AT_KMAX, CONVERGES, DEEP, IDLE, PAUSED, UNFAIR
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.test_analysis_long_flows import (

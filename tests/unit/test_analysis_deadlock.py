@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from analysis import deadlock, summarize
-from analysis.deadlock import BROKEN, DEADLOCK, FREE
-from analysis.report import draw_all, page
+from analysis import summarize
+from analysis.kinds import deadlock
+from analysis.kinds.deadlock import BROKEN, DEADLOCK, FREE
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.test_analysis_congestion_tree import ring_json

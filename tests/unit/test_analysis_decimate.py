@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from analysis.decimate import distinct, envelope
+from analysis.figures.decimate import distinct, envelope
 
 
 def test_few_points_stay_as_they_are() -> None:

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from analysis import draw
-from analysis.draw import draw_fabric
-from analysis.draw_layout import BOTH, COUNTS, DOTS, LINES, place
 from analysis.fabric import Fabric, fabric_title
+from analysis.figures import draw
+from analysis.figures.draw import draw_fabric
+from analysis.figures.draw_layout import BOTH, COUNTS, DOTS, LINES, place
 from topologies.describe import describe
 from topologies.dumbbell import Dumbbell
 from topologies.fat_tree import FatTree

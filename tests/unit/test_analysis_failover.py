@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from analysis import failover, summarize
-from analysis.failover import (
+from analysis import summarize
+from analysis.kinds import failover
+from analysis.kinds.failover import (
     CUT_OFF,
     DUPLICATED,
     LOST_OTHERWISE,
@@ -21,7 +22,7 @@ from analysis.failover import (
     TOO_MANY,
     verdict,
 )
-from analysis.losses import delivered_share, failures, path_ns, unattributed
+from analysis.kinds.losses import delivered_share, failures, path_ns, unattributed
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN, Verdict
 from tests.unit.frames import T0_NS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.fairness import Phase, jain, judged, phases, port_fair, settled_ns
+from analysis.kinds.fairness import Phase, jain, judged, phases, port_fair, settled_ns
 
 RATES = st.lists(st.floats(1e3, 1e12), min_size=1, max_size=20)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from analysis import federated, summarize
-from analysis.columns import Column
-from analysis.federated import CONVERGES, INCAST, NOT_YET, PROCESSORS, SLOW, STRAGGLERS, verdict
-from analysis.federated_claims import claims
-from analysis.federated_rounds import (
+from analysis import summarize
+from analysis.kinds import federated, kind_of
+from analysis.kinds.federated import CONVERGES, INCAST, NOT_YET, PROCESSORS, SLOW, STRAGGLERS, verdict
+from analysis.kinds.federated_claims import claims
+from analysis.kinds.federated_rounds import (
     PHASES,
     arrivals_s,
     dropped,
@@ -21,9 +21,9 @@ from analysis.federated_rounds import (
     tail_upload_s,
     time_to_target_s,
 )
-from analysis.kinds import kind_of
-from analysis.report import draw_all, page
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
+from analysis.tables.columns import Column
 from analysis.text import digits
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.frames import T0_NS
@@ -266,9 +266,7 @@ def test_a_report_has_all_of_it(tmp_path: Path) -> None:
     assert kind_of(run) is federated
     drawn = draw_all(run)
     assert {figure.name for figure in drawn if not figure.path} == {"heat"}
-    assert [figure.name for figure in drawn] == [
-        *("fabric", "accuracy", "rounds", "arrivals", "tail", "gantt", "heat")
-    ]
+    assert [figure.name for figure in drawn] == [*("fabric", "accuracy", "rounds", "arrivals", "tail", "gantt", "heat")]
     whole = page(run, drawn)
     for words in ("What a round is made of", "What is learned", "the lecture, slide 21", INCAST, "4,810 parameters"):
         assert words in whole

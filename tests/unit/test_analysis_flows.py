@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.capture.reader import read_capture
-from analysis.flows import Flow, distance, flows_of, unwrap
+from analysis.transport.flows import Flow, distance, flows_of, unwrap
 from tests.unit.frames import T0_NS, Capture, pcap_bytes, tcp_frame
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.plots_flows import timeline
-from analysis.plots_gantt import MOST_ROWS, clients, gantt, latest, shares_gantt, time_unit
+from analysis.figures.flows import timeline
+from analysis.figures.gantt import MOST_ROWS, clients, gantt, latest, shares_gantt, time_unit
+from analysis.figures.style import Skipped
 from analysis.run import Run
-from analysis.style import Skipped
 from tests.unit.artists import bars
 from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_federated import entries, run_of

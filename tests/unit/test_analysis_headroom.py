@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from analysis import headroom, summarize
-from analysis.kinds import kind_of
-from analysis.report import draw_all, write_report
-from analysis.room import room
+from analysis import summarize
+from analysis.kinds import headroom, kind_of
+from analysis.kinds.room import room
+from analysis.pages.run_page import draw_all, write_report
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.test_analysis_cures import PFC, facts, lossless_port, roce_run

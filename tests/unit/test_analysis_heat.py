@@ -12,10 +12,10 @@ import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgba
 
-from analysis.draw import draw_fabric, fabric_figure
 from analysis.fabric import interfaces
-from analysis.plots_heat import busy_ns, heat, link_use
-from analysis.style import Skipped
+from analysis.figures.draw import draw_fabric, fabric_figure
+from analysis.figures.heat import busy_ns, heat, link_use
+from analysis.figures.style import Skipped
 from tests.unit.artists import corners
 from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_draw import document

@@ -10,11 +10,11 @@ import pytest
 
 from analysis import summarize
 from analysis.cost_model import store_and_forward_ns
-from analysis.hops import AS_LAID_OUT, OTHERWISE, claims, headline, verdict
-from analysis.report import draw_all, page
+from analysis.kinds.hops import AS_LAID_OUT, OTHERWISE, claims, headline, verdict
+from analysis.kinds.ways import shortest_ways
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
-from analysis.ways import shortest_ways
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run
 from tests.unit.test_analysis_run import evidence
 

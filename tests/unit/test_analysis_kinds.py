@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from analysis import bisection, summarize
-from analysis.draw import draw_fabric
-from analysis.kinds import kind_of
-from analysis.report import draw_all, page
-from analysis.report_cases import columns
+from analysis import summarize
+from analysis.figures.draw import draw_fabric
+from analysis.kinds import bisection, kind_of
+from analysis.pages.cases import columns
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from experiments import screen

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from analysis import labels_tshark
 from analysis.capture.packets import RST, SYN
 from analysis.capture.reader import read_capture
-from analysis.labels import NAMES, labels
-from analysis.labels_tshark import compare, compare_with_tshark, label_agreement, tshark_labels
+from analysis.transport import labels_tshark
+from analysis.transport.labels import NAMES, labels
+from analysis.transport.labels_tshark import compare, compare_with_tshark, label_agreement, tshark_labels
 from tests.unit.frames import pcap_bytes
 from tests.unit.roce_capture import RoceCapture
 from tests.unit.talk import Talk

@@ -12,10 +12,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from analysis import long_flows
-from analysis.arrivals import Arrivals, arrivals, bin_edges_ns, read_arrivals, trouble
+from analysis.kinds import long_flows
+from analysis.kinds.arrivals import Arrivals, arrivals, bin_edges_ns, read_arrivals, trouble
+from analysis.kinds.shares import bottleneck, fairness, line_share, payload_bps, queue, settling_s, steady
 from analysis.run import Run
-from analysis.shares import bottleneck, fairness, line_share, payload_bps, queue, settling_s, steady
 from analysis.verdicts import NOT_PROVEN, lossless_drops
 from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from analysis.incast import summarize, tiles
+from analysis.kinds.incast import summarize, tiles
 from analysis.measures import collapse_onset, lost_share
 from analysis.run import Run
 from tests.unit.frames import T0_NS

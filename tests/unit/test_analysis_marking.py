@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.confidence import wilson
-from analysis.marked_packets import Curve, Joined, curve, joined, trouble
-from analysis.plots_marking import binned, marking
+from analysis.figures.confidence import wilson
+from analysis.figures.marked_packets import Curve, Joined, curve, joined, trouble
+from analysis.figures.marking import binned, marking
+from analysis.figures.style import Skipped
 from analysis.run import Run
-from analysis.style import Skipped
 from tests.unit.artists import points
 from tests.unit.frames import Capture, pcap_bytes
 from tests.unit.test_analysis_run import make_run

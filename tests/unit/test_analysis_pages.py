@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis import page_shell, text
-from analysis.comparison_page import comparison_page, names, write_comparison
+from analysis import text
 from analysis.explain.page import write_page
-from analysis.interactive import STEPS, Bars, Chart, Clock, Level, Line, View, as_json, joined_spans, thinned
-from analysis.interactive_capture import capture_charts
-from analysis.interactive_lines import goodput_chart, queue_chart
-from analysis.interactive_run import overlaid_charts, run_charts
-from analysis.markup import Html, table
-from analysis.report import write_report
-from analysis.report_cases import page_columns
+from analysis.pages import shell
+from analysis.pages.capture_timelines import capture_charts
+from analysis.pages.cases import page_columns
+from analysis.pages.comparison_page import comparison_page, names, write_comparison
+from analysis.pages.markup import Html, table
+from analysis.pages.run_page import write_report
+from analysis.pages.run_timelines import overlaid_charts, run_charts
+from analysis.pages.timeline_lines import goodput_chart, queue_chart
+from analysis.pages.timelines import STEPS, Bars, Chart, Clock, Level, Line, View, as_json, joined_spans, thinned
 from analysis.run import Run
 from experiments import cli
 from tests.unit.explained import explanation
@@ -48,7 +49,7 @@ def some_chart(name: str = "a") -> Chart:
 
 
 def page_of(*charts: Chart) -> str:
-    return page_shell.render(page_shell.Page("t", "k", "h", [page_shell.timelines(charts)], charts))
+    return shell.render(shell.Page("t", "k", "h", [shell.timelines(charts)], charts))
 
 
 # --- the shell
@@ -290,7 +291,7 @@ def test_quantities_are_texts_that_can_be_copied() -> None:
 
 
 def test_what_matters_comes_first_and_empty_columns_are_left_out(tmp_path: Path) -> None:
-    from analysis import incast
+    from analysis.kinds import incast
 
     rows: list[dict[str, Any]] = [{**incast.row(make_run(tmp_path / "run")), "label": "x", "verdict": "y"}]
     shown = [column.name for column in page_columns(incast, rows)]

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import parallelism, summarize
-from analysis.parallel_model import ALL, CHAIN, RING, SOME, Work, shape
-from analysis.parallelism import CONSTANT, NOT_REPRODUCED, OTHERWISE, REPRODUCED, SELDOM, WRONG, work
-from analysis.report import draw_all, page
+from analysis import summarize
+from analysis.kinds import parallelism
+from analysis.kinds.parallel_model import ALL, CHAIN, RING, SOME, Work, shape
+from analysis.kinds.parallelism import CONSTANT, NOT_REPRODUCED, OTHERWISE, REPRODUCED, SELDOM, WRONG, work
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from analysis import pause_storm, summarize
-from analysis.pause_storm import CONTAINED, HARMLESS, STORM
-from analysis.report import draw_all, page
+from analysis import summarize
+from analysis.kinds import pause_storm
+from analysis.kinds.pause_storm import CONTAINED, HARMLESS, STORM
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.test_analysis_long_flows import MS, flow, long_run, paced, write_arrivals

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from analysis import pfc_unfairness, summarize
-from analysis.pfc_unfairness import FAIR, OTHERWISE, UNFAIR
-from analysis.published import REPRODUCED
-from analysis.report import draw_all, page
+from analysis import summarize
+from analysis.kinds import pfc_unfairness
+from analysis.kinds.pfc_unfairness import FAIR, OTHERWISE, UNFAIR
+from analysis.kinds.published import REPRODUCED
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.test_analysis_long_flows import DCQCN, LEAF_SPINE, LINE_BPS, MS, flow, long_run, write_dcqcn

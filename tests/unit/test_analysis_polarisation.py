@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from analysis import summarize
-from analysis.chi_square import ChiSquare, pooled, survival, uniform
-from analysis.polarisation import POLARISED, SPREAD, p_words, verdict
-from analysis.report import draw_all, page
+from analysis.kinds.chi_square import ChiSquare, pooled, survival, uniform
+from analysis.kinds.polarisation import POLARISED, SPREAD, p_words, verdict
+from analysis.kinds.spread import is_regular, tiers
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
-from analysis.spread import is_regular, tiers
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.test_analysis_kinds import datagrams, fabric_json, fabric_run, ports
 from tests.unit.test_analysis_run import evidence

@@ -8,8 +8,8 @@ import pytest
 
 from analysis.capture.packets import Packets
 from analysis.capture.reader import read_capture
-from analysis.retransmits import GO_BACK_N
-from analysis.roce import NAK, QP_TIMEOUT, RoceFlow, flow_between, flows_of_roce, resent
+from analysis.transport.retransmits import GO_BACK_N
+from analysis.transport.roce import NAK, QP_TIMEOUT, RoceFlow, flow_between, flows_of_roce, resent
 from tests.unit.frames import pcap_bytes
 from tests.unit.roce_capture import PAYLOAD_BYTES, RoceCapture
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from analysis import summarize, text
-from analysis.incast import beside, faster
+from analysis.figures.style import look
 from analysis.kinds import kind_of
+from analysis.kinds.incast import beside, faster
 from analysis.measures import peers
-from analysis.report import draw_all, page, write_report
-from analysis.report_cases import columns
+from analysis.pages.cases import columns
+from analysis.pages.run_page import draw_all, page, write_report
 from analysis.run import Run
-from analysis.style import look
 from analysis.summary import write_summary
 from experiments import screen
 from tests.unit.frames import T0_NS, Capture

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from analysis.capture.packets import ACK, TCP, Damage, Packets, empty_columns
-from analysis.flows import flows_of
-from analysis.retransmits import (
+from analysis.transport.flows import flows_of
+from analysis.transport.retransmits import (
     FAST,
     GO_BACK_N,
     PROBE,

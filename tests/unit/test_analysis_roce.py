@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from analysis.capture.reader import read_capture
-from analysis.retransmits import GO_BACK_N, UNEXPLAINED
-from analysis.roce import (
+from analysis.transport.retransmits import GO_BACK_N, UNEXPLAINED
+from analysis.transport.roce import (
     NAK,
     QP_TIMEOUT,
     QP_TIMEOUT_NS,
@@ -20,8 +20,8 @@ from analysis.roce import (
     resent,
     roce_stalls,
 )
-from analysis.stalls import NAK_IGNORED, NOT_TOLD, PAUSED, Round, Stall
-from analysis.stalls import UNEXPLAINED as NO_CAUSE
+from analysis.transport.stalls import NAK_IGNORED, NOT_TOLD, PAUSED, Round, Stall
+from analysis.transport.stalls import UNEXPLAINED as NO_CAUSE
 from tests.unit.frames import T0_NS, Capture, pcap_bytes
 from tests.unit.roce_capture import PAYLOAD_BYTES, RNR, RoceCapture
 

@@ -398,7 +398,7 @@ def test_what_a_capture_lost_is_said(tmp_path: Path) -> None:
     run = make_run(tmp_path, facts={**measured(), "capture": {"leaf1-eth1": 0, "h2-eth0": 3}})
     assert [line for line in run.missing if "lost" in line] == ["pcap/h2-eth0.pcap: the capture lost 3 packets"]
     damaged = make_run(tmp_path / "damaged", facts={**measured(), "capture": {"h2-eth0": None}})
-    with pytest.raises(BadRequest, match="capture.h2-eth0: None is given; allowed: a whole number"):
+    with pytest.raises(BadRequest, match=r"capture\.h2-eth0: None is given; allowed: a whole number"):
         _ = damaged.missing
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.confidence import student
-from analysis.plots_senders import goodput_senders
+from analysis.figures.confidence import student
+from analysis.figures.senders import goodput_senders
+from analysis.figures.style import Skipped
 from analysis.run import Run
-from analysis.style import Skipped
 from tests.unit.artists import corners, points
 from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_run import make_run

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis import stalls as causes
-from analysis.retransmits import Recovery
-from analysis.stalls import Round, Stall, stalls, stood_still, waits
+from analysis.transport import stalls as causes
+from analysis.transport.retransmits import Recovery
+from analysis.transport.stalls import Round, Stall, stalls, stood_still, waits
 from tests.unit.frames import T0_NS, Capture
 from tests.unit.test_analysis_flows import flow_of
 from tests.unit.test_analysis_retransmits import RTO_MIN_NS, RTO_US, window

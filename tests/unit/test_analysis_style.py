@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from analysis.explain.causes import MEANINGS
-from analysis.plots_collective import time_axis
-from analysis.style import (
+from analysis.figures.collective import time_axis
+from analysis.figures.style import (
     NAME_LETTERS,
     Skipped,
     cause_colour,

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.completions import completions
-from analysis.plots_tail import LEVELS, draw_tails, percentile, tail, told
+from analysis.figures.completions import completions
+from analysis.figures.style import Skipped, looks
+from analysis.figures.tail import LEVELS, draw_tails, percentile, tail, told
 from analysis.run import Run
-from analysis.style import Skipped, looks
 from tests.unit.artists import across, heights, points
 from tests.unit.artists import told as told_by
 from tests.unit.frames import T0_NS

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from analysis import overlap, straggler, summarize, training
-from analysis.overlap_pairs import pairs
-from analysis.report import draw_all, page
+from analysis import summarize
+from analysis.kinds import overlap, straggler, training
+from analysis.kinds.overlap_pairs import pairs
+from analysis.kinds.training import AS_MODELLED, FASTER, RIGHT, SLOWER, WRONG
+from analysis.kinds.training_setting import modelled, slowness, unmodelled
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
-from analysis.training import AS_MODELLED, FASTER, RIGHT, SLOWER, WRONG
-from analysis.training_setting import modelled, slowness, unmodelled
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from analysis import summarize, training_breakdown
-from analysis.breakdown_model import (
+from analysis import summarize
+from analysis.kinds import training_breakdown
+from analysis.kinds.breakdown_model import (
     BERT_LARGE_BYTES,
     CLAIMED,
     RING,
@@ -23,11 +24,9 @@ from analysis.breakdown_model import (
     fitted,
     load,
 )
-from analysis.breakdown_points import FIXED_BATCH, OTHER, line_of, points, probes
-from analysis.collective_model import Line
-from analysis.report import draw_all, page
-from analysis.run import Run
-from analysis.training_breakdown import (
+from analysis.kinds.breakdown_points import FIXED_BATCH, OTHER, line_of, points, probes
+from analysis.kinds.collective_model import Line
+from analysis.kinds.training_breakdown import (
     AS_CLAIMED,
     IF,
     LESS,
@@ -36,6 +35,8 @@ from analysis.training_breakdown import (
     REPRODUCED,
     WRONG,
 )
+from analysis.pages.run_page import draw_all, page
+from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run
 from tests.unit.test_analysis_run import evidence

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from analysis import victim
-from analysis.published import REPRODUCED
-from analysis.report import draw_all, page
+from analysis.kinds import victim
+from analysis.kinds.published import REPRODUCED
+from analysis.kinds.victim import LOSES, SPARED, VICTIM
+from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
 from analysis.verdicts import NOT_PROVEN
-from analysis.victim import LOSES, SPARED, VICTIM
 from tests.unit.test_analysis_kinds import fabric_json
 from tests.unit.test_analysis_long_flows import DCQCN, LINE_BPS, MS, flow, long_run
 from tests.unit.test_analysis_run import evidence

@@ -162,7 +162,7 @@ def test_every_package_is_looked_at() -> None:
             "controller/x.py:2: controller may not import experiments.spec.Spec",
         ),
         ("workloads/x.py", "import lab.boot as boot", "workloads may not import lab.boot"),
-        ("workloads/t/x.py", "from analysis import flows", "workloads may not import analysis.flows"),
+        ("workloads/t/x.py", "from analysis import run", "workloads may not import analysis.run"),
         ("analysis/x.py", "from topologies import qdisc", "analysis may not import topologies.qdisc"),
         ("analysis/x.py", "from topologies.unit import x", "analysis may not import topologies.unit.x"),
         (

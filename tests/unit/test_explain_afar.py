@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis import stalls as rules
 from analysis.explain.afar import counts_packets, missing_before
 from analysis.explain.model import CERTAIN, LIKELY, MIDDLE, RECEIVER, UNSURE, Block, FlowStall
 from analysis.explain.reasons import TIMEOUT
-from analysis.stalls import gaps
+from analysis.transport import stalls as rules
+from analysis.transport.stalls import gaps
 from tests.unit.frames import T0_NS, Capture
 from tests.unit.silent import LINUX, RTO_US, Line, back_to_back, seen, stalls
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis import stalls as rules
 from analysis.capture.reader import read_capture
 from analysis.explain.causes import MEANINGS, stalls_of
 from analysis.explain.model import CERTAIN, LIKELY, SENDER, UNSURE, Block, FlowStall
 from analysis.explain.reasons import NEVER_WENT_ON, NOT_READY, SPURIOUS, SYN_AGAIN, ZERO_WINDOW
-from analysis.retransmits import Recovery, retransmissions
-from analysis.roce import QP_TIMEOUT_NS, flows_of_roce, resent
+from analysis.transport import stalls as rules
+from analysis.transport.retransmits import Recovery, retransmissions
+from analysis.transport.roce import QP_TIMEOUT_NS, flows_of_roce, resent
 from tests.unit.frames import T0_NS, Capture
 from tests.unit.roce_capture import RNR, RoceCapture
 from tests.unit.silent import LINUX, NO_PROBES, RTO_US, Line, back_to_back, seen, stalls

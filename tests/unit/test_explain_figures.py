@@ -15,7 +15,7 @@ from analysis.explain.clock import clock_of
 from analysis.explain.figures import NAMES, draw_all
 from analysis.explain.model import Explanation, FlowStory, Hop, Point
 from analysis.explain.views import edges_ns, one_each, rates_bps
-from analysis.style import Skipped
+from analysis.figures.style import Skipped
 from tests.unit.artists import across, bars, heights, points, told, widths
 from tests.unit.explained import END_NS, MS, explanation, flow
 from tests.unit.frames import T0_NS, Capture

@@ -15,7 +15,7 @@ from analysis.explain.explain import explain
 from analysis.explain.findings import findings
 from analysis.explain.model import CERTAIN, LIKELY, UNSURE, Explanation, FlowStory, Hop, Point
 from analysis.explain.reasons import NEVER_WENT_ON, NOT_LOST, STRAGGLER
-from analysis.stalls import APPLICATION_IDLE, DELAYED_ACK, FULL_WINDOW, TAIL, UNEXPLAINED
+from analysis.transport.stalls import APPLICATION_IDLE, DELAYED_ACK, FULL_WINDOW, TAIL, UNEXPLAINED
 from analysis.verdicts import COLLAPSE, NO_COLLAPSE, NOT_PROVEN, Evidence, Verdict
 from tests.unit.frames import T0_NS
 from tests.unit.silent import Line, at_ms, back_to_back, stall, story

@@ -13,8 +13,8 @@ from analysis.explain.incast import LIKELY_COLLAPSE, incast_verdict
 from analysis.explain.lost_time import most_at_once
 from analysis.explain.model import MIDDLE, FlowStory, Hop, Repeats, Series
 from analysis.explain.onset import fill_s, onset_ns
-from analysis.retransmits import RTO, Recovery
-from analysis.stalls import LOSS_PROBE
+from analysis.transport.retransmits import RTO, Recovery
+from analysis.transport.stalls import LOSS_PROBE
 from analysis.verdicts import COLLAPSE, NO_COLLAPSE, NOT_PROVEN, Verdict
 from tests.unit.frames import T0_NS
 from tests.unit.silent import at_ms, stall, story

@@ -10,7 +10,7 @@ from analysis.explain.model import LIKELY, MIDDLE, SENDER, UNSURE, each_once
 from analysis.explain.onset import onset, onset_ns
 from analysis.explain.reasons import STRAGGLER
 from analysis.explain.stragglers import with_stragglers
-from analysis.stalls import APPLICATION_IDLE, DELAYED_ACK, PAUSED, TAIL
+from analysis.transport.stalls import APPLICATION_IDLE, DELAYED_ACK, PAUSED, TAIL
 from tests.unit.silent import at_ms, stall, story
 
 

@@ -12,7 +12,7 @@ import pytest
 from pandas import DataFrame
 
 from analysis import Run
-from analysis.export import FORMS, export, flattened
+from analysis.tables.export import FORMS, export, flattened
 from topologies.units import BadRequest
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,8 +15,8 @@ from pandas import DataFrame
 import analysis
 from analysis import Run, read_capture
 from analysis.capture.packets import COLUMNS
-from analysis.frames import packets_frame, tables, tables_of
-from analysis.layout import INT, TEXT, TIME, WHOLE, frame_of_rows
+from analysis.tables.frames import packets_frame, tables, tables_of
+from analysis.tables.layout import INT, TEXT, TIME, WHOLE, frame_of_rows
 from topologies.units import BadRequest
 
 ROOT = Path(__file__).resolve().parents[2]

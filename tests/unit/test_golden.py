@@ -23,9 +23,17 @@ from analysis.explain.explain import explain
 from analysis.explain.known import Known
 from analysis.explain.model import CERTAIN, MIDDLE, RECEIVER, SENDER, Explanation, FlowStall, FlowStory
 from analysis.explain.reasons import DELAYED_ACK, SPURIOUS, STRAGGLER, TIMEOUTS, ZERO_WINDOW
-from analysis.retransmits import FAST, GO_BACK_N, PROBE, RACK, RTO
-from analysis.roce import NAK, QP_TIMEOUT
-from analysis.stalls import APPLICATION_IDLE, FEW_DUPLICATES, FULL_WINDOW, LOSS_PROBE, LOST_RETRANSMISSION, PAUSED, TAIL
+from analysis.transport.retransmits import FAST, GO_BACK_N, PROBE, RACK, RTO
+from analysis.transport.roce import NAK, QP_TIMEOUT
+from analysis.transport.stalls import (
+    APPLICATION_IDLE,
+    FEW_DUPLICATES,
+    FULL_WINDOW,
+    LOSS_PROBE,
+    LOST_RETRANSMISSION,
+    PAUSED,
+    TAIL,
+)
 from analysis.verdicts import COLLAPSE
 
 GOLDEN = Path(__file__).parents[1] / "golden"

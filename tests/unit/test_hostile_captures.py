@@ -29,8 +29,8 @@ from analysis.explain.document import document
 from analysis.explain.explain import explain
 from analysis.explain.known import Known
 from analysis.explain.model import CERTAIN, Explanation, FlowStory
-from analysis.retransmits import Recovery
-from analysis.stalls import APPLICATION_IDLE
+from analysis.transport.retransmits import Recovery
+from analysis.transport.stalls import APPLICATION_IDLE
 from analysis.verdicts import COLLAPSE
 from experiments.cli import main
 from tests.fuzz.containers import Frame, frames_of, packed, pcap, pcapng

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from analysis import launch as kind
 from analysis import summarize
-from analysis.report import page
+from analysis.kinds import launch as kind
+from analysis.pages.run_page import page
 from analysis.run import Run
 from experiments import cli, drive_launch, launch, limits
 from experiments.runner import Setting, Task, _job

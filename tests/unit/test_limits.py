@@ -48,8 +48,8 @@ def resolve(**keys: Any) -> Spec:
         ),
         (
             {"queue": "dctcp", "buffer": "30280B"},
-            "buffer: 30.28KB is not above the threshold (kmax) that follows from rate and delay, 30.28KB: the tail would"
-            " drop before all is marked; allowed: a larger buffer, or a kmax below it",
+            "buffer: 30.28KB is not above the threshold (kmax) that follows from rate and delay, 30.28KB: the tail"
+            " would drop before all is marked; allowed: a larger buffer, or a kmax below it",
         ),
         (
             {"delay": "10s"},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from analysis.congestion_tree import way_back
-from analysis.dcqcn_convergence import _HPCC_BASE_BPS, _HPCC_THRESHOLDS
+from analysis.kinds.dcqcn_convergence import _HPCC_BASE_BPS, _HPCC_THRESHOLDS
 from experiments import fabrics, limits
 from experiments.catalog import find, plan
 from experiments.lossless import needed_headroom_bytes

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
 
-from analysis import draw
-from analysis.draw_layout import place
 from analysis.fabric import Fabric, fabric_title
+from analysis.figures import draw
+from analysis.figures.draw_layout import place
 from topologies.describe import describe
 from topologies.profiles import LinkProfile
 from topologies.ring import Ring

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.spans import Span, common, total_ns, union, without
+from analysis.transport.spans import Span, common, total_ns, union, without
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8)
 

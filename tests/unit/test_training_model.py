@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.training_model import bucket_sizes, data_parallel, most_saved, served, tensor_parallel
+from analysis.kinds.training_model import bucket_sizes, data_parallel, most_saved, served, tensor_parallel
 
 
 def test_buckets_are_of_one_size_but_for_the_last() -> None:

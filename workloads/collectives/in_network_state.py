@@ -14,7 +14,8 @@ What differs from the paper: a packet carries its chunk's number instead of vers
 it. So a copy that the network held back until its slot was in use anew is told from a part of the new chunk, whereas
 SwitchML relies on a network that does not do that. A worker that hears nothing doubles its patience each time, up to 64
 times the first, and each of its slots waits a part of it longer that is its own: what is sent again at one time by all
-workers would meet in the same small buffer each time, and the same part of it would be lost each time. Numbers are added in their own type; the paper's switch had only integers.
+workers would meet in the same small buffer each time, and the same part of it would be lost each time. Numbers are
+added in their own type; the paper's switch had only integers.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Figures by matplotlib: one style, one colour for each scheme."""

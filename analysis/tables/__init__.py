@@ -1,0 +1,1 @@
+"""Tables of runs and captures: pandas, Parquet, CSV."""
