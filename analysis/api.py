@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from analysis import run
 from analysis.kinds import kind_of
-from analysis.tables.frames import Tables, packets_frame
+from analysis.tables.all_tables import Tables
+from analysis.tables.packets import packets_frame
 from topologies.units import BadRequest
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.tables.parquet import read_columns
+from analysis.parquet import read_columns
 
 CNP_RECEIVED, RATE, CNP_SENT = "cnp_received", "rate", "cnp_sent"
 

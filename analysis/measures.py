@@ -14,7 +14,8 @@ from analysis.kinds import signals
 from analysis.queues import Traffic, buffer_fill_exact_s, buffer_fill_s, statistics
 from analysis.run import Run
 from analysis.spec import CONTROLLER, INCAST, LOSSY
-from analysis.transport.retransmits import RTO, CounterMatch, compare_with_kernel
+from analysis.transport.events import RTO
+from analysis.transport.retransmits import CounterMatch, compare_with_kernel
 from analysis.transport.roce import compare_with_soft_roce
 from analysis.transport.spans import total_ns
 from analysis.transport.stalls import stood_still

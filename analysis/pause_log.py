@@ -14,14 +14,13 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.tables.parquet import read_columns
+from analysis.parquet import read_columns
+from analysis.transport.spans import Span
 
 XOFF, XON, REFRESH = "xoff_sent", "xon_sent", "refresh_sent"
 HELD, RELEASED, EXPIRED = "held", "released", "expired"
 WATCHDOG_ON, WATCHDOG_OFF = "watchdog_on", "watchdog_off"
 _ENDS = (RELEASED, EXPIRED, WATCHDOG_ON)  # a port that ignores pauses is not held
-
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)

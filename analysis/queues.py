@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from topologies.units import BadRequest
+from analysis.parquet import read_columns
 
 IDLE_GAP_NS = 20_000
 _SEEN_SHARE = 0.5  # a burst whose first sample finds the buffer fuller than this was met too late to time its filling
@@ -69,18 +68,9 @@ class QueueStatistics:
 def read_queues(path: str | os.PathLike[str]) -> dict[str, QueueSeries]:
     """The series of every port in a queue.parquet, by port name; raises BadRequest naming the file and what
     is wrong with it."""
-    import pyarrow.parquet
-
-    if not Path(path).is_file():
-        raise BadRequest(f"{path}: not found; allowed: a Parquet file of queue samples")
-    try:
-        table = pyarrow.parquet.read_table(path, columns=[*_COLUMNS, "port"])
-    except (OSError, pyarrow.ArrowException) as error:
-        raise BadRequest(f"{path}: cannot be read as queue samples: {str(error).splitlines()[0]}") from error
-    ports = np.asarray(table["port"].to_pylist(), object)
-    columns = {name: table[name].to_numpy() for name in _COLUMNS}
-    order = np.argsort(columns["time_ns"], kind="stable")
-    return {port: _series(port, columns, order[ports[order] == port]) for port in sorted(set(ports.tolist()))}
+    columns = read_columns(path, ("port",), _COLUMNS, "queue samples")
+    ports = columns.pop("port")
+    return {port: _series(port, columns, ports == port) for port in sorted(set(ports.tolist()))}
 
 
 def _series(port: str, columns: dict[str, np.ndarray], rows: np.ndarray) -> QueueSeries:
@@ -97,12 +87,6 @@ def statistics(series: QueueSeries) -> QueueStatistics | None:
     share = np.cumsum(weight) / weight.sum()
     p50, p99 = (int(depth[np.searchsorted(share, level)]) for level in (0.5, 0.99))
     return QueueStatistics(int(depth[-1]), p50, p99, float(series.held_ns[busy].sum() / 1e9))
-
-
-def idle_s(series: QueueSeries, start_ns: int, end_ns: int) -> float:
-    """Seconds of [start_ns, end_ns) during which the queue was empty."""
-    inside = series.between(start_ns, end_ns)
-    return (end_ns - start_ns - int(inside.held_ns[inside.queue_bytes > 0].sum())) / 1e9
 
 
 def longest_idle_ns(series: QueueSeries, start_ns: int, end_ns: int) -> int:

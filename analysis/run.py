@@ -20,9 +20,11 @@ from analysis.queues import QueueSeries, read_queues
 from analysis.spec import INCAST, Parameters, parameters, read_spec
 from analysis.text import natural
 from analysis.transport import roce
-from analysis.transport.flows import Flow, Sent, flows_of
-from analysis.transport.retransmits import Recovery, Resent, retransmissions
-from analysis.transport.roce import RoceFlow
+from analysis.transport.flows import flows_of
+from analysis.transport.queue_pairs import RoceFlow, flow_between
+from analysis.transport.recovery import Recovery
+from analysis.transport.retransmits import Resent, retransmissions
+from analysis.transport.sent import Flow, Sent
 from analysis.transport.stalls import Round, Stall, stalls
 from topologies.units import BadRequest
 
@@ -354,7 +356,7 @@ class Run:
     def _captured(self, packets: Packets, entry: Mapping[str, Any]) -> Sent | None:
         name, ends = entry["flow"], (entry["source"], entry["destination"])
         if self.parameters.is_roce:
-            return roce.flow_between(packets, *ends, name)
+            return flow_between(packets, *ends, name)
         return next((flow for flow in flows_of(packets, {ends: name}) if flow.name == name), None)
 
     def entries(self, key: str, needed: Sequence[str], whole: Sequence[str] = ()) -> list[dict[str, Any]]:

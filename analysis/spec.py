@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from analysis.cost_model import RETH_BYTES, ideal_round_seconds, longest_links, one_way_delay_ns
 from analysis.cost_model import Path as NetworkPath
+from analysis.transport.recovery import LINUX_RTO_MIN_NS
 from topologies.units import BadRequest, format_duration, parse_bytes, parse_duration_ns, parse_rate_bps
 
 INCAST = "incast"  # the workload of a spec that names none
@@ -16,7 +17,6 @@ TCP, ROCE = "tcp", "roce"  # transports
 LOSSY = "lossy"  # the class of a spec that names none
 CONTROLLER = "controller"  # who marks or pauses, where it is not the switch
 GPUS_PER_SERVER = 8  # of a GPU pod
-LINUX_RTO_MIN_NS = 200_000_000  # TCP_RTO_MIN of include/net/tcp.h
 
 
 @dataclass(frozen=True)

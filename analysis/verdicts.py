@@ -21,7 +21,8 @@ from analysis import text
 from analysis.queues import longest_idle_ns
 from analysis.run import Run
 from analysis.spec import Parameters
-from analysis.transport.retransmits import GO_BACK_N, RTO, Resent
+from analysis.transport.events import GO_BACK_N, RTO
+from analysis.transport.retransmits import Resent
 from analysis.transport.roce import NAK, QP_TIMEOUT, QP_TIMEOUT_NS
 from analysis.transport.stalls import LOSS_PROBE, Round
 

@@ -14,7 +14,7 @@ from topologies.units import BadRequest
 if TYPE_CHECKING:  # loading it takes NumPy, which most commands do not need
     from analysis.explain.model import Explanation
 
-FORMS = ("parquet", "csv")
+FORMS = ("parquet", "csv")  # those of analysis.tables.export, which --help is not to load: it takes NumPy
 _TABLES = "tables"
 
 
@@ -23,7 +23,7 @@ def analyze(paths: Sequence[str], as_json: bool, out: Path | None, form: str | N
     the form given (default: parquet), in that folder."""
     from analysis.explain.document import document
     from analysis.explain.explain import captures_of, explain
-    from analysis.explain.words import shown
+    from analysis.explain.terminal import shown
 
     captures = captures_of(paths)
     _check_out(out, captures)
@@ -52,8 +52,8 @@ def _check_out(out: Path | None, captures: Sequence[str]) -> None:
 def _write(found: Explanation, out: Path, form: str) -> None:
     """The page with its figures, and the tables."""
     from analysis.explain.page import write_page
+    from analysis.tables.explained import tables_of
     from analysis.tables.export import export
-    from analysis.tables.frames import tables_of
 
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -42,6 +42,11 @@ class Experiment:
     cases: Callable[[Spec], tuple[Case, ...]] = no_cases
     on_host: Callable[[], dict[str, Any]] | None = None
 
+    @property
+    def asks(self) -> dict[str, str]:
+        """What a person wants to know beside the answer."""
+        return {"question": self.question, "claim": self.claim, "expected": self.expects}
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -239,10 +239,7 @@ def _list(arguments: argparse.Namespace) -> None:
         ]
         title = "spec keys (--set KEY=VALUE)"
     else:
-        rows = [
-            {"experiment": item.name, "question": item.question, "claim": item.claim, "expected": item.expects}
-            for item in catalog().values()
-        ]
+        rows = [{"experiment": item.name, **item.asks} for item in catalog().values()]
         title = "experiments (run_experiment NAME)"
     if arguments.json:
         print(json.dumps(rows, indent=1))
@@ -365,7 +362,10 @@ def _run_all(
 ) -> int:
     from experiments.runner import Setting, Task, run_all
 
-    tasks = [Task(label, spec, rundir.case_folder(folder, label), asked.experiment.name) for label, spec in specs]
+    tasks = [
+        Task(label, spec, rundir.case_folder(folder, label), asked.experiment.name, asked.experiment.asks)
+        for label, spec in specs
+    ]
     setting = Setting(kernel, arguments.clock, ("./run_experiment", *sys.argv[1:]), arguments.watchdog, arguments.stall)
     with stopping() as stop, screen.progress([task.label for task in tasks]) as note:
         failures = run_all(tasks, setting, stop, note)

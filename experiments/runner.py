@@ -6,9 +6,9 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -44,12 +44,14 @@ OnEvent = Callable[[str, dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Task:
-    """One spec to run: its label, its resolved spec, its folder (existing), and the experiment it belongs to."""
+    """One spec to run: its label, its resolved spec, its folder (existing), the experiment it belongs to, and what that
+    asks (question, claim, expected)."""
 
     label: str
     spec: Spec
     folder: Path
     experiment: str
+    asked: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ def _provenance(task: Task, setting: Setting, outcome: Outcome) -> dict[str, Any
         "ended": rundir.now(),
         "ended_as": outcome.ended_as,
         "exit_status": outcome.status,
+        **({"asked": dict(task.asked)} if task.asked else {}),
     }
 
 

@@ -16,10 +16,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:  # loading it takes NumPy, which most commands do not need
-    from analysis.tables.columns import Column
-    from analysis.tables.columns import Table as Words
+    from analysis.columns import Column
+    from analysis.columns import Table as Words
 
 _PIPED_COLUMNS = 160  # of what is no terminal and does not say
 _READABLE_COLUMNS = 100  # of running text
@@ -80,7 +81,7 @@ def comparison(
         is_last = column is shown[-1]
         table.add_column(column.name, justify="right" if column.is_number else "left", no_wrap=not is_last)
     for row in rows:
-        table.add_row(*(column.cell(row) for column in shown))
+        table.add_row(*(Text(column.cell(row)) for column in shown))  # no markup: "[fd00::1]" is an address
     console.print(table)
 
 
@@ -96,7 +97,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     for column in columns:
         found.add_column(column, overflow="fold")
     for row in rows:
-        found.add_row(*row)
+        found.add_row(*map(Text, row))
     _out().print(found)
 
 

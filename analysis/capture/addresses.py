@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from analysis.capture.hashing import MIX
 from analysis.capture.packets import FIRST_IPV6
-
-_MIX = np.uint64(0x9E3779B97F4A7C15)  # an odd number without pattern (2^64 over the golden ratio)
 
 
 class AddressTable:
@@ -59,7 +58,7 @@ class AddressTable:
 
 
 def _keys(halves: np.ndarray) -> np.ndarray:
-    return (halves[:, 0] ^ halves[:, 0] >> np.uint64(32)) * _MIX ^ halves[:, 1]
+    return (halves[:, 0] ^ halves[:, 0] >> np.uint64(32)) * MIX ^ halves[:, 1]
 
 
 def _as_bytes(addresses: np.ndarray) -> list[bytes]:

@@ -128,8 +128,12 @@ class Packets:
 
     def endpoint(self, number: int, port: int) -> str:
         """An address and a port, or queue pair, in words: "10.0.0.1:5000", "[fe80::1]:5000" (RFC 3986)."""
+        return f"{self.host(number)}:{port}"
+
+    def host(self, number: int) -> str:
+        """An address as an endpoint has it in front of its port: "10.0.0.1", "[fe80::1]"."""
         address = self.address(number)
-        return f"[{address}]:{port}" if number >= FIRST_IPV6 else f"{address}:{port}"
+        return f"[{address}]" if number >= FIRST_IPV6 else address
 
     def select(self, which: np.ndarray | slice) -> Packets:
         """The packets that a boolean mask (n,), an index array or a slice picks, in its order."""

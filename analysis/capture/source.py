@@ -14,7 +14,10 @@ import numpy as np
 
 from topologies.units import BadRequest
 
-STANDARD_INPUT = "-"
+STDIN = "-"
+ENDINGS, PACKED_ENDINGS = (".pcap", ".pcapng", ".cap"), (".gz", ".zst")  # of files
+# Those that captures are looked for by in a folder: a .cap that is packed may be anything.
+CAPTURE_ENDINGS = (*ENDINGS, *(f"{each}{packed}" for packed in PACKED_ENDINGS for each in (".pcap", ".pcapng")))
 WINDOW_BYTES = 1 << 22  # many of the largest records fit, and what is decoded at a time stays near the processor
 _PACKED_BYTES = 1 << 18
 _BITE_BYTES = 512
@@ -71,7 +74,7 @@ def open_source(path: str | os.PathLike[str]) -> Source:
     Raises BadRequest, naming the file, when it cannot be opened or what unpacks it is not installed.
     """
     name = os.fspath(path)
-    if name == STANDARD_INPUT:
+    if name == STDIN:
         return _unpacked("standard input", cast(io.BufferedIOBase, sys.stdin.buffer))
     try:
         raw = Path(name).open("rb")  # noqa: SIM115 - the source closes it

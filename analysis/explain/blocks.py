@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 
 from analysis.explain.model import SENDER, UNKNOWN, Block
-from analysis.transport.flows import Sent
+from analysis.transport.sent import Sent
 
 MOST_BLOCKS = 10_000  # of one flow
 _IDLE_ROUND_TRIPS = 4

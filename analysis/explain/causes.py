@@ -2,8 +2,8 @@
 
 A flow stalls when none of its packets passes, either way, for longer than its round trip explains, while data is
 outstanding, or something holds it back. At the sender's own capture the rules are those of analysis/transport/stalls.py
-and analysis/transport/roce.py, with blocks in place of rounds; analysis/explain/afar.py has those for captures from
-further on. Here come, before them, what headers tell at every point:
+and analysis/transport/roce.py, with blocks in place of rounds; analysis/explain/causes_afar.py has those for captures
+from further on. Here come, before them, what headers tell at every point:
 
 zero_window          the receiver's last advertisement was 0: its application did not read (RFC 9293, section 3.8.6.1).
 receiver_not_ready   the receiver's last word was an RNR NAK: it had no buffer for the message (InfiniBand).
@@ -25,17 +25,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.capture.packets import FIN, RNR_SYNDROME, SYNDROME_KIND, Packets
-from analysis.explain import afar, quiet, reasons
+from analysis.explain import causes_afar, reasons, stall_threshold
 from analysis.explain.connecting import connecting_stalls
-from analysis.explain.model import CERTAIN, LIKELY, SENDER, UNKNOWN, UNSURE, Block, FlowStall, Span
+from analysis.explain.model import CERTAIN, LIKELY, SENDER, UNKNOWN, UNSURE, Block, FlowStall, Span, least_sure
 from analysis.explain.reasons import (
     MEANINGS as MEANINGS,
 )
 from analysis.explain.reasons import NEVER_WENT_ON, NOT_READY, SPURIOUS, ZERO_WINDOW, Told
 from analysis.transport import roce, stalls
-from analysis.transport.flows import Flow, Sent
-from analysis.transport.retransmits import RTO, Recovery, Resent, Retransmission
-from analysis.transport.roce import GoBack, RoceFlow
+from analysis.transport.events import RTO
+from analysis.transport.queue_pairs import RoceFlow
+from analysis.transport.recovery import Recovery
+from analysis.transport.retransmits import Resent, Retransmission
+from analysis.transport.roce import GoBack
+from analysis.transport.sent import Flow, Sent
 from analysis.transport.stalls import (
     APPLICATION_IDLE,
     DELAYED_ACK,
@@ -61,6 +64,7 @@ class _Scene:
     had sent it again before; begins_ns: of the blocks; quiet_ns: the longest silence that round trips explain."""
 
     flow: Sent
+    sighting: causes_afar.Sighting
     resent: Mapping[int, Resent]
     backs: Mapping[int, GoBack]
     timeouts_before: Mapping[int, int]
@@ -89,9 +93,10 @@ def stalls_of(
     nothing to send are among them (APPLICATION_IDLE), each with how sure that is; what rests on the position is no
     surer than that."""
     resent = {each.index: each for each in repeats}
-    longest_ns = quiet.longest_quiet_ns(flow, packets, position, recovery)
+    longest_ns = stall_threshold.longest_quiet_ns(flow, packets, position, recovery)
     scene = _Scene(
         flow=flow,
+        sighting=causes_afar.Sighting(flow, packets),
         resent=resent,
         backs={index: each for index, each in resent.items() if isinstance(each, GoBack)},
         timeouts_before=_timeouts_before(repeats),
@@ -173,12 +178,12 @@ def _by_rules(scene: _Scene, gap: Gap, silence: Silence) -> Told:
     told = _told(scene, gap, silence)
     if scene.position != SENDER or scene.position_confidence == CERTAIN:
         return told
-    return replace(told, confidence=min(told.confidence, LIKELY, key=(UNSURE, LIKELY, CERTAIN).index))
+    return replace(told, confidence=least_sure(told.confidence, LIKELY))
 
 
 def _told(scene: _Scene, gap: Gap, silence: Silence) -> Told:
     if scene.position != SENDER:
-        return afar.told(scene.flow, gap, silence, scene.packets, scene.position, scene.recovery)
+        return causes_afar.told(scene.sighting, gap, silence, scene.position, scene.recovery)
     if isinstance(scene.flow, RoceFlow):
         return _of_pair(scene, gap, silence)
     return _of_tcp(scene, gap, silence)
@@ -198,7 +203,7 @@ def _of_tcp(scene: _Scene, gap: Gap, silence: Silence) -> Told:
     flow, ended_by = scene.flow, scene.resent.get(-1 if silence.next_send is None else silence.next_send)
     event = ended_by if isinstance(ended_by, Retransmission) else None
     if not len(flow.ack_ns):
-        return afar.one_way(flow, gap, silence, scene.recovery)
+        return causes_afar.one_way(flow, gap, silence, scene.recovery)
     if event is not None and event.kind == RTO and event.spurious:
         return Told(SPURIOUS, CERTAIN, reasons.spurious(gap, event))
     cause = stalls.cause_of(silence, event, scene.recovery)

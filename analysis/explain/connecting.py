@@ -8,7 +8,7 @@ from analysis import text
 from analysis.capture.packets import ACK, SYN, Packets
 from analysis.explain.model import CERTAIN, FlowStall
 from analysis.explain.reasons import SYN_AGAIN
-from analysis.transport.flows import Flow, Sent
+from analysis.transport.sent import Flow, Sent
 
 
 def connecting_stalls(flow: Sent, packets: Packets) -> list[FlowStall]:

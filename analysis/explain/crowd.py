@@ -8,6 +8,7 @@ import numpy as np
 
 from analysis.explain.model import SENDER, FlowStory
 
+FEWEST_SENDERS = 2  # to one receiver: with fewer there is no incast
 _ROUND_TRIPS = 8
 _LONGEST_NS = 1 << 62
 

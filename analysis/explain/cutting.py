@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.capture.packets import ACK, TCP, Packets
-from analysis.transport.flows import distance, unwrap
+from analysis.transport.sequences import distance, unwrap
 
 
 @dataclass(frozen=True)

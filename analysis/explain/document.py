@@ -26,8 +26,13 @@ def document(explanation: Explanation) -> dict[str, Any]:
         "flows": [_flow(each) for each in explanation.flows],
         "hops": [_hop(each) for each in explanation.hops],
         "pauses": [asdict(each) for each in explanation.pauses],
-        "facts": dict(explanation.facts),
+        "facts": facts_of(explanation),
     }
+
+
+def facts_of(explanation: Explanation) -> dict[str, Any]:
+    """The facts, and who paused whom as the last of them."""
+    return {**explanation.facts, "pause_tree": asdict(explanation.pause_tree)}
 
 
 def _point(point: Point) -> dict[str, Any]:

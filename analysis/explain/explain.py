@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.capture.addresses import AddressTable
+from analysis.capture.source import STDIN
+from analysis.explain.causes_elsewhere import with_pauses
 from analysis.explain.conversations import MOST_TOLD, Counted
-from analysis.explain.elsewhere import with_pauses
 from analysis.explain.findings import findings
 from analysis.explain.gathering import MOST_PACKETS, gather
 from analysis.explain.incast import incast_verdict
@@ -28,9 +29,9 @@ from analysis.explain.onset import fill_s, onset_ns
 from analysis.explain.pauses import pause_stories, tree
 from analysis.explain.stories import tell
 from analysis.explain.stragglers import with_stragglers
-from analysis.explain.tally import STDIN, point_name
+from analysis.explain.tally import point_name
 from analysis.printable import printable
-from analysis.transport.retransmits import Inferred
+from analysis.transport.recovery import Inferred
 
 MOST_JOINED = 12_000_000  # data packets of all captures: each takes 40 bytes until the points are joined
 _MOST_NOTES = 20
@@ -156,6 +157,7 @@ def _concluded(seen: _Seen, hops: Sequence[Any], known: Known) -> Explanation:
         onset_ns=onset_ns(seen.flows, hops),
         fill_s=fill_s(hops, seen.flows),
         facts=_facts(seen, hops, known),
+        pause_tree=tree(seen.pauses, known.fabric),
     )
     return replace(bare, findings=findings(bare))
 
@@ -172,7 +174,6 @@ def _facts(seen: _Seen, hops: Sequence[Any], known: Known) -> dict[str, Any]:
         "conversations": {name: asdict(counted) for name, counted in seen.counted.items()},
         "udp_conversations": seen.datagrams,
         "clocks": [asdict(each) for each in clocks_of(hops, seen.traces)],
-        "pause_tree": asdict(tree(seen.pauses, known.fabric)),
         "notes": [*seen.notes[:_MOST_NOTES], *_more(len(seen.notes) - _MOST_NOTES)],
     }
 

@@ -11,13 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import text
-from analysis.explain.clock import CUT, Clock, clock_of_flows
+from analysis.explain.figures_common import edges_ns, marks_of_rtt, rates_bps, span_ns
+from analysis.explain.lost_time import lost_s, lost_stalls
 from analysis.explain.model import Explanation, FlowStory
 from analysis.explain.reasons import NOT_LOST
-from analysis.explain.views import edges_ns, marks_of_rtt, one_each, own_stalls, rates_bps, span_ns
+from analysis.explain.time_axis import CUT, TimeAxis, axis_of_flows
 from analysis.figures.completions import Completions
 from analysis.figures.decimate import envelope
-from analysis.figures.gantt import MOST_ROWS, draw_bars, rows_height_in, set_rows, time_unit
+from analysis.figures.gantt import MOST_ROWS, draw_bars, rows_height_in, set_rows
 from analysis.figures.style import (
     INK,
     Skipped,
@@ -28,6 +29,7 @@ from analysis.figures.style import (
     looks,
     new_figure,
     shown,
+    time_unit,
 )
 from analysis.figures.tail import caption, draw_tails, told
 
@@ -56,7 +58,7 @@ _TAIL_MEANING = "from the request for it, or its first packet, to the acknowledg
 
 
 def _stories(explanation: Explanation) -> list[FlowStory]:
-    stories = one_each(explanation)
+    stories = explanation.once
     if not stories:
         raise Skipped(_NO_FLOW)
     return stories
@@ -73,19 +75,19 @@ def goodput(explanation: Explanation) -> tuple[Figure, str, str]:
     total = np.sum(list(layers.values()), axis=0)
     title = _goodput_title(stories, edges, total)
     figure, (axes,) = new_figure(title, legend_rows=legend_rows(list(layers)))
-    clock = clock_of_flows(stories, int(edges[0]), int(edges[-1]))
-    styles, below, places = looks(list(layers)), np.zeros(len(total)), clock.place(edges)
+    axis = axis_of_flows(stories, int(edges[0]), int(edges[-1]))
+    styles, below, places = looks(list(layers)), np.zeros(len(total)), axis.place(edges)
     for name, rate in layers.items():
         colour = styles[name].colour if name in rates else _REST if len(layers) > 1 else _MEDIAN
         axes.stairs(below + rate, places, baseline=below, fill=True, color=colour, label=name)
         below = below + rate
-    clock.draw(axes)
+    axis.draw(axes)
     axes.set_ylim(0, max(float(total.max()) * 1.08, 1.0))
     axes.yaxis.set_major_formatter(lambda bps, _: text.rate(bps) if bps else "0")
     label(axes, axes.get_xlabel(), "goodput")
     legend_below([axes])
     caption = _GOODPUT_CAPTION.format(width=text.seconds(float(edges[1] - edges[0]) / 1e9))
-    return figure, title, caption + (CUT if clock.is_cut else "")
+    return figure, title, caption + (CUT if axis.is_cut else "")
 
 
 def _layers(stories: Sequence[FlowStory], rates: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -120,38 +122,38 @@ def round_trips(explanation: Explanation) -> tuple[Figure, str, str]:
         raise Skipped("no round trip can be told: acknowledgements were not captured")
     begin_ns, end_ns = span_ns(stories)
     found = {story.name: marks_of_rtt(story) for story in stories}
-    clock = clock_of_flows(stories, begin_ns, end_ns)
+    axis = axis_of_flows(stories, begin_ns, end_ns)
     title = _rtt_title(stories)
     is_few = len(found) <= _MOST_NAMED
     figure, (axes,) = new_figure(title, legend_rows=legend_rows(list(found)) if is_few else 1)
     for (name, (at_ns, rtt_ns)), style in zip(found.items(), looks(list(found)).values()) if is_few else ():
         some = envelope(at_ns, rtt_ns)
-        places, values = _broken(clock, at_ns[some], rtt_ns[some] / 1e9)
+        places, values = _broken(axis, at_ns[some], rtt_ns[some] / 1e9)
         axes.plot(places, values, ".-", color=style.colour, markersize=3, linewidth=0.9, label=name)
     if not is_few:
-        _draw_crowd(axes, found, clock, edges_ns(stories))
+        _draw_crowd(axes, found, axis, edges_ns(stories))
     values = np.concatenate([rtt for _, rtt in found.values()])
     if values.max() > _LOG_FROM * max(values.min(), 1):
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(lambda seconds, _: text.seconds(seconds) if seconds else "0")
-    clock.draw(axes)
+    axis.draw(axes)
     label(axes, axes.get_xlabel(), "round trip")
     legend_below([axes])
-    return figure, title, _RTT_CAPTION.format(many="" if is_few else _MANY) + (CUT if clock.is_cut else "")
+    return figure, title, _RTT_CAPTION.format(many="" if is_few else _MANY) + (CUT if axis.is_cut else "")
 
 
-def _broken(clock: Clock, at_ns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _broken(axis: TimeAxis, at_ns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Places and values of a line that is interrupted where the time axis is cut."""
-    cuts = np.unique(np.searchsorted(at_ns, [begin_ns for begin_ns, _ in clock.silences], side="right"))
-    return np.insert(clock.place(at_ns), cuts, np.nan), np.insert(values, cuts, np.nan)
+    cuts = np.unique(np.searchsorted(at_ns, [begin_ns for begin_ns, _ in axis.silences], side="right"))
+    return np.insert(axis.place(at_ns), cuts, np.nan), np.insert(values, cuts, np.nan)
 
 
 def _draw_crowd(
     axes: Axes,
     found: dict[str, tuple[np.ndarray, np.ndarray]],
-    clock: Clock,
+    axis: TimeAxis,
     edges: np.ndarray,
 ) -> None:
     """Least, greatest and median of all samples in each bin that has any."""
@@ -161,7 +163,7 @@ def _draw_crowd(
     cuts = np.searchsorted(at_ns, edges)
     filled = np.flatnonzero(np.diff(cuts))
     parts = [rtt_ns[cuts[number] : cuts[number + 1]] for number in filled]
-    middles = clock.place((edges[filled] + edges[filled + 1]) // 2)
+    middles = axis.place((edges[filled] + edges[filled + 1]) // 2)
     low, middle, high = (np.array([pick(part) for part in parts]) for pick in (np.min, np.median, np.max))
     axes.vlines(middles, low, high, color=_CROWD, linewidth=1.4, label=f"{len(found):,} flows")
     axes.plot(middles, middle, ".", color=_MEDIAN, markersize=3.5, label="median")
@@ -220,12 +222,8 @@ def _resent(story: FlowStory) -> int:
 
 def _rows(stories: Sequence[FlowStory]) -> list[FlowStory]:
     """The flows that stood still the longest, in natural order of their names."""
-    longest = sorted(stories, key=lambda story: (-_stalled_ns(story), -story.delivered_bytes, text.natural(story.name)))
+    longest = sorted(stories, key=lambda story: (-lost_s(story), -story.delivered_bytes, text.natural(story.name)))
     return sorted(longest[:MOST_ROWS], key=lambda story: text.natural(story.name))
-
-
-def _stalled_ns(story: FlowStory) -> int:
-    return sum(stall.end_ns - stall.start_ns for stall in own_stalls(story))
 
 
 def _block_spans(story: FlowStory, end_ns: int) -> list[tuple[int, int]]:
@@ -250,11 +248,11 @@ def _draw_repeats(axes: Axes, rows: Sequence[FlowStory], begin_ns: int, scale: f
 
 
 def _gantt_title(stories: Sequence[FlowStory]) -> str:
-    stalls = [stall for story in stories for stall in own_stalls(story)]
+    stalls = [stall for story in stories for stall in lost_stalls(story)]
     if not stalls:
         return f"No stall of {text.counted(len(stories), 'flow')} by network or transport was found"
     longest = max(stalls, key=lambda stall: stall.seconds)
-    stalled = sum(bool(own_stalls(story)) for story in stories)
+    stalled = sum(bool(lost_stalls(story)) for story in stories)
     return (
         f"{text.counted(len(stalls), 'stall')} of {text.counted(stalled, 'flow')} by network or transport; longest: "
         f"{shown(longest.flow, _TOLD_LETTERS)}: {text.seconds(longest.seconds)}, {longest.cause}"

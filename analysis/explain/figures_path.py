@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import text
-from analysis.explain.clock import CUT, clock_of_packets
 from analysis.explain.model import Explanation, Hop, PauseStory
+from analysis.explain.time_axis import CUT, axis_of_packets
 from analysis.figures.decimate import distinct
-from analysis.figures.gantt import draw_bars, rows_height_in, set_rows, time_unit
-from analysis.figures.style import INK, Skipped, label, legend_below, legend_rows, new_figure, shown
+from analysis.figures.gantt import draw_bars, rows_height_in, set_rows
+from analysis.figures.style import INK, Skipped, label, legend_below, legend_rows, new_figure, shown, time_unit
 
-_DELAY, _LOST, _HELD, _PASSED = "#0072B2", "#D55E00", "#AA4499", "#A9D3EA"
+_DELAY, _LOST, _HELD = "#0072B2", "#D55E00", "#AA4499"
 _MOST_ROWS = 24
 _TOLD_LETTERS = 40
 _NO_HOPS = "a flow has to be captured at two points for this"
@@ -63,23 +63,23 @@ def delay(explanation: Explanation) -> tuple[Figure, str, str]:
     late_ns = np.concatenate([hop.delay_ns - (0 if is_one_clock else hop.delay_ns.min()) for hop in some])
     lost_ns = np.concatenate([hop.lost_ns for hop in some])
     begin_ns, end_ns = int(sent_ns.min()), int(max(sent_ns.max(), lost_ns.max(initial=0)))
-    clock = clock_of_packets(np.concatenate([sent_ns, lost_ns]), begin_ns, end_ns)
+    axis = axis_of_packets(np.concatenate([sent_ns, lost_ns]), begin_ns, end_ns)
     size, name_of_size = time_unit(max(float(late_ns.max()), 1))
     title = _delay_title(point, late_ns, len(lost_ns))
     figure, (axes,) = new_figure(title, legend_rows=1)
-    places = clock.place(sent_ns)
+    places = axis.place(sent_ns)
     chosen = distinct(places, late_ns)
     axes.plot(places[chosen], late_ns[chosen] / size, ".", color=_DELAY, markersize=2, label="a packet")
     if len(lost_ns):
-        _draw_lost(axes, clock.place(lost_ns))
-    clock.draw(axes)
+        _draw_lost(axes, axis.place(lost_ns))
+    axis.draw(axes)
     axes.set_ylim(0, max(float(late_ns.max()) / size, 1e-9) * 1.15)
     words = "one-way delay" if is_one_clock else "delay beyond the least"
     label(axes, axes.get_xlabel(), f"{words} ({name_of_size})")
     legend_below([axes])
     many = f", of {text.counted(len({hop.flow for hop in some}), 'flow')}"
     caption = _DELAY_CAPTION.format(point=shown(point), many=many, clock=_SAME_CLOCK if is_one_clock else _OTHER_CLOCK)
-    return figure, title, caption + (CUT if clock.is_cut else "")
+    return figure, title, caption + (CUT if axis.is_cut else "")
 
 
 def _draw_lost(axes: Axes, places: np.ndarray) -> None:

@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from analysis import text
 from analysis.capture.packets import Packets
 from analysis.capture.reader import read_capture
+from analysis.explain.lost_time import lost_stalls
 from analysis.explain.model import ROCE_FLOW, Block, Explanation, FlowStall, FlowStory, Span
-from analysis.explain.views import one_each, own_stalls
 from analysis.figures.flows import SEQUENCE_CAPTION, Repeat, broken_sequence, draw_positions, sequence_names
-from analysis.figures.gantt import time_unit
-from analysis.figures.style import Skipped, label, legend_below, legend_rows, new_figure, shown
-from analysis.transport import roce
-from analysis.transport.flows import Sent, flows_of
+from analysis.figures.style import Skipped, label, legend_below, legend_rows, new_figure, shown, time_unit
+from analysis.transport.flows import flows_of
+from analysis.transport.queue_pairs import flow_between
+from analysis.transport.sent import Sent
 from topologies.units import BadRequest
 
 _MOST_PACKETS = 4_000_000  # of a capture that is read a second time
@@ -38,11 +38,11 @@ _COARSE_CAPTION = (
 def sequence(explanation: Explanation) -> tuple[Figure, str, str]:
     """Byte positions over time of the flow with the longest stall; without a stall of the one that sent most again, or
     else delivered most."""
-    stories = [story for story in one_each(explanation) if story.payload_bytes]
+    stories = [story for story in explanation.once if story.payload_bytes]
     if not stories:
         raise Skipped("no flow with data was captured")
     story = max(stories, key=lambda each: (_longest_s(each), each.resent, each.delivered_bytes))
-    stall = max(own_stalls(story), key=lambda each: each.seconds, default=None)
+    stall = max(lost_stalls(story), key=lambda each: each.seconds, default=None)
     flow = _flow(explanation, story)
     span, title = _window(story, stall), _title(story, stall)
     if flow is None:
@@ -58,7 +58,7 @@ def sequence(explanation: Explanation) -> tuple[Figure, str, str]:
 
 
 def _longest_s(story: FlowStory) -> float:
-    return max((stall.seconds for stall in own_stalls(story)), default=0.0)
+    return max((stall.seconds for stall in lost_stalls(story)), default=0.0)
 
 
 def _title(story: FlowStory, stall: FlowStall | None) -> str:
@@ -93,7 +93,7 @@ def _flow(explanation: Explanation, story: FlowStory) -> Sent | None:
     except BadRequest:
         return None
     if story.transport == ROCE_FLOW:
-        return roce.flow_between(packets, story.source, story.destination, story.name)
+        return flow_between(packets, story.source, story.destination, story.name)
     ends = (story.source, story.destination)
     return next((flow for flow in flows_of(packets) if (flow.source, flow.destination) == ends), None)
 

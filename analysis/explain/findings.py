@@ -21,7 +21,7 @@ from analysis.explain.model import (
     Finding,
     FlowStall,
     FlowStory,
-    each_once,
+    least_sure,
 )
 from analysis.explain.onset import onset
 from analysis.explain.open_findings import damage, unsure
@@ -106,7 +106,7 @@ def _incast(explanation: Explanation) -> list[Finding]:
     pieces = {piece.name: piece for piece in verdict.evidence} if verdict else {}
     if verdict is None or "goodput" not in pieces:
         return []
-    group = next(iter(by_receiver(each_once(explanation.flows)).items()))
+    group = next(iter(by_receiver(explanation.once).items()))
     scene = f"{text.counted(most_at_once(group[1]), 'host')} sent to {group[0]} at once"
     fell = _goodput_words(pieces["goodput"])
     if verdict.verdict in (COLLAPSE, LIKELY_COLLAPSE):
@@ -173,7 +173,7 @@ class _Group:
 
 def _stalls(explanation: Explanation) -> list[Finding]:
     """A sentence for each cause of lost time, the one that cost most first; a flow that never went on before all."""
-    flows = each_once(explanation.flows)
+    flows = explanation.once
     groups = [_group(cause, flows) for cause in _ORDER]
     found = [group for group in groups if group.stalls]
     found.sort(key=lambda group: (group.cause != NEVER_WENT_ON, -sum(stall.seconds for stall in group.stalls)))
@@ -199,7 +199,7 @@ def _stall_finding(group: _Group, flows: int) -> Finding:
     because = f"The longest, of {longest.flow}: {longest.reason}."
     if group.cause == NEVER_WENT_ON:
         return Finding(f"{who} stopped and never went on before the capture ended.", UNSURE, because)
-    sure = min((stall.confidence for stall in group.stalls), key=(UNSURE, LIKELY, CERTAIN).index)
+    sure = least_sure(*(stall.confidence for stall in group.stalls))
     return Finding(f"{who} stood still {_how_long(group.stalls)} {_BECAUSE[group.cause]}.", sure, because)
 
 
@@ -224,7 +224,7 @@ def _lost_time(explanation: Explanation) -> list[Finding]:
 
 def _waits(explanation: Explanation) -> list[Finding]:
     """How often flows waited for the slowest of a round, and which that was most often."""
-    waited = [stall for flow in each_once(explanation.flows) for stall in flow.stalls if stall.cause == STRAGGLER]
+    waited = [stall for flow in explanation.once for stall in flow.stalls if stall.cause == STRAGGLER]
     names = waited_for(explanation.flows) if waited else {}
     if not names:
         return []
@@ -274,7 +274,7 @@ def _filled(explanation: Explanation) -> str:
 
 def _upstream(explanation: Explanation) -> list[Finding]:
     found: dict[str, int] = {}
-    for flow in each_once(explanation.flows):
+    for flow in explanation.once:
         found[flow.point] = found.get(flow.point, 0) + flow.upstream_losses
     before = "only when sent again: lost, or overtaken, before this point."
     because = "They fill gaps that were there when later packets had passed already."
@@ -298,7 +298,7 @@ def _onset(explanation: Explanation) -> list[Finding]:
 
 
 def _needless(explanation: Explanation) -> list[Finding]:
-    flows = each_once(explanation.flows)
+    flows = explanation.once
     again, needless = sum(flow.resent for flow in flows), sum(flow.spurious for flow in flows)
     if not needless or needless < _NEEDLESS_SHARE * again:
         return []

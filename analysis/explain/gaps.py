@@ -12,8 +12,9 @@ from bisect import bisect_left, bisect_right
 import numpy as np
 
 from analysis.capture.packets import Packets
-from analysis.explain.afar import counts_packets
-from analysis.transport.flows import Sent, unwrap
+from analysis.explain.causes_afar import counts_packets
+from analysis.transport.sent import Sent
+from analysis.transport.sequences import unwrap
 
 _ID_BITS = 16
 

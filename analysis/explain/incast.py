@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis import text
-from analysis.explain.crowd import best_rate, by_receiver, host_of
+from analysis.explain.crowd import FEWEST_SENDERS, best_rate, by_receiver, host_of
 from analysis.explain.lost_time import is_lost, lost_together, most_at_once, working_together
 from analysis.explain.model import MIDDLE, RECEIVER, ROCE_FLOW, SENDER, FlowStory, Hop, PauseStory, Point, each_once
 from analysis.explain.reasons import TIMEOUTS
-from analysis.transport.retransmits import RTO, Recovery
+from analysis.transport.events import RTO
+from analysis.transport.recovery import LINUX_RTO_MIN_NS, Recovery
 from analysis.transport.roce import QP_TIMEOUT, QP_TIMEOUT_NS
 from analysis.transport.spans import common, total_ns
 from analysis.transport.stalls import LOSS_PROBE
@@ -36,8 +37,6 @@ from analysis.verdicts import (
 )
 
 LIKELY_COLLAPSE = "incast collapse, likely"
-_FEWEST_SENDERS = 2
-_LINUX_RTO_MIN_NS = 200_000_000
 _FEWEST_BINS = 4  # of the time in which data moved: with fewer, each holds silence too
 _SPREAD_SHARE = 0.5  # of the senders: losses of so many at one point are not those of single links
 
@@ -86,7 +85,7 @@ def incast_verdict(
         rate_bps=rate_bps,
         clock=clock,
     )
-    if len(case.senders) < _FEWEST_SENDERS:
+    if len(case.senders) < FEWEST_SENDERS:
         return Verdict("incast", NO_COLLAPSE, (_senders(case),), good=None)
     pieces = (_senders(case), _goodput(case), _timeouts(case), _drops(case, hops), _idle(case), _processor(case))
     answer = _answer(pieces, is_joined=any(hop.paired for hop in case.hops))
@@ -124,7 +123,7 @@ def _senders(case: _Case) -> Evidence:
     most = most_at_once(case.flows)
     source = f"flows to {case.receiver}" if case.flows else "no flow with data was captured"
     return _piece(
-        "senders at once", most, "hosts", f"at least {_FEWEST_SENDERS} to one receiver", most >= _FEWEST_SENDERS, source
+        "senders at once", most, "hosts", f"at least {FEWEST_SENDERS} to one receiver", most >= FEWEST_SENDERS, source
     )
 
 
@@ -223,7 +222,7 @@ def _dropped_before(case: _Case) -> Evidence:
     for flow in case.flows:
         lost[host_of(flow.source)] += flow.upstream_losses
     total, losers = sum(lost.values()), sum(count > 0 for count in lost.values())
-    is_shared = losers >= max(_SPREAD_SHARE * len(lost), _FEWEST_SENDERS)
+    is_shared = losers >= max(_SPREAD_SHARE * len(lost), FEWEST_SENDERS)
     return _piece(
         "drops at the hot port",
         total,
@@ -277,7 +276,7 @@ def _timer_ns(case: _Case) -> tuple[int, str]:
     if case.rto_min_ns is not None:
         return case.rto_min_ns, "RTOmin, ticks and backoff included"
     seen = [flow.min_rto_ns for flow in case.flows if flow.min_rto_ns is not None and flow.position == SENDER]
-    return (min(seen), "the shortest timeout seen") if seen else (_LINUX_RTO_MIN_NS, "Linux's RTOmin")
+    return (min(seen), "the shortest timeout seen") if seen else (LINUX_RTO_MIN_NS, "Linux's RTOmin")
 
 
 def _backoffs(flows: Iterable[FlowStory]) -> int:

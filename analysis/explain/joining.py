@@ -22,7 +22,7 @@ import numpy as np
 from analysis.capture.packets import Packets
 from analysis.explain.conversations import mixed
 from analysis.explain.model import CERTAIN, MIDDLE, RECEIVER, SENDER, FlowStory, Hop, Point
-from analysis.transport.flows import Flow, Sent
+from analysis.transport.sent import Flow, Sent
 
 _TCP_TOLD_BY = ("ip_id", "seq", "ack", "flags", "payload_bytes", "timestamp_value", "timestamp_echo")
 _ROCE_TOLD_BY = ("ip_id", "qpn", "psn", "opcode", "payload_bytes")

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from analysis.capture.source import CAPTURE_ENDINGS
 from analysis.printable import printable
 from analysis.spec import Parameters, parameters, read_spec
 from analysis.text import natural
-from analysis.transport.retransmits import Recovery
+from analysis.transport.recovery import Recovery
 from topologies.units import BadRequest, format_bytes, format_duration, format_rate
 
 SPEC, CAPTURES = "spec.yaml", "pcap"
-_ENDINGS = (".pcap", ".pcapng", ".cap", ".pcap.gz", ".pcapng.gz", ".pcap.zst", ".pcapng.zst")
 
 Names = Mapping[tuple[str, str], str]
 
@@ -69,11 +69,12 @@ def captures_in(folder: Path) -> list[Path]:
     one."""
     inside = folder / CAPTURES if (folder / CAPTURES).is_dir() else folder
     try:
-        found = [path for path in inside.iterdir() if path.name.lower().endswith(_ENDINGS) and path.is_file()]
+        found = [path for path in inside.iterdir() if path.name.lower().endswith(CAPTURE_ENDINGS) and path.is_file()]
     except OSError as error:
         raise BadRequest(f"{inside}: cannot be read: {error.strerror}") from error
     if not found:
-        raise BadRequest(f"{folder}: holds no capture; allowed: a capture, or a folder with {', '.join(_ENDINGS)}")
+        endings = ", ".join(CAPTURE_ENDINGS)
+        raise BadRequest(f"{folder}: holds no capture; allowed: a capture, or a folder with {endings}")
     return sorted(found, key=lambda path: natural(path.name))
 
 

@@ -8,7 +8,7 @@ moved. So a round of 200 ms in which one flow of 64 waits for its timeout and al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from analysis import text
 from analysis.explain.crowd import by_receiver, host_of
@@ -25,6 +25,16 @@ def is_lost(stall: FlowStall) -> bool:
     return stall.cause not in NOT_LOST and stall.confidence != UNSURE
 
 
+def lost_stalls(flow: FlowStory) -> list[FlowStall]:
+    """The stalls in which a flow stood still: those by network or transport, as far as that is known."""
+    return [stall for stall in flow.stalls if is_lost(stall)]
+
+
+def lost_s(flow: FlowStory) -> float:
+    """How long a flow stood still."""
+    return sum(stall.seconds for stall in lost_stalls(flow))
+
+
 def working(flow: FlowStory) -> list[Span]:
     """When a flow had work to do: its blocks, and what it was stalled for outside of them (before the first one, for
     its connection)."""
@@ -34,7 +44,7 @@ def working(flow: FlowStory) -> list[Span]:
 
 def lost(flow: FlowStory) -> list[Span]:
     """When a flow stood still."""
-    return union((stall.start_ns, stall.end_ns) for stall in flow.stalls if is_lost(stall))
+    return union((stall.start_ns, stall.end_ns) for stall in lost_stalls(flow))
 
 
 def idle(flow: FlowStory) -> list[Span]:
@@ -68,11 +78,6 @@ def most_at_once(flows: Iterable[FlowStory]) -> int:
     return most
 
 
-def lost_share_of(flow: FlowStory) -> float | None:
-    """Of the time in which a flow had work to do, the share in which it stood still; None without any."""
-    return _share(lost(flow), without(working(flow), idle(flow)))
-
-
 def lost_share(flows: Sequence[FlowStory]) -> float | None:
     """Of the time in which flows had work to do, the share in which they stood still, flows to one receiver taken
     together; None without flows."""
@@ -80,20 +85,6 @@ def lost_share(flows: Sequence[FlowStory]) -> float | None:
     away_ns = sum(total_ns(common(lost_together(group), working_together(group))) for group in groups)
     whole_ns = sum(total_ns(working_together(group)) for group in groups)
     return away_ns / whole_ns if whole_ns else None
-
-
-def lost_by_cause(flows: Iterable[FlowStory]) -> Mapping[str, float]:
-    """Flow seconds of each cause, the largest first, whatever is sure."""
-    found: dict[str, float] = {}
-    for flow in flows:
-        for stall in flow.stalls:
-            found[stall.cause] = found.get(stall.cause, 0.0) + stall.seconds
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
-
-
-def _share(part: Iterable[Span], whole: Iterable[Span]) -> float | None:
-    spans = list(whole)
-    return total_ns(common(part, spans)) / total_ns(spans) if total_ns(spans) else None
 
 
 def hour_words(share: float) -> str:

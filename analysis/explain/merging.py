@@ -8,14 +8,13 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from analysis.explain.model import CERTAIN, LIKELY, UNKNOWN, UNSURE, Block, FlowStory, Repeats
+from analysis.explain.model import SURENESS, UNKNOWN, Block, FlowStory, Repeats
 from analysis.explain.series import merged as merged_series
 
 _SUMMED = (
     *("packets", "wire_bytes", "payload_bytes", "delivered_bytes", "spurious", "upstream_losses", "gaps"),
     *("duplicate_acks", "zero_windows", "zero_window_ns", "ect", "ce", "ece", "cwr", "cnps"),
 )
-_SURENESS = {UNSURE: 0, LIKELY: 1, CERTAIN: 2}
 _NO_SYN = "the capture does not have its SYN"
 
 
@@ -32,7 +31,7 @@ def merged(stories: Iterable[FlowStory], cut: frozenset[tuple[str, str, str]] = 
 def _merged(parts: Sequence[FlowStory], was_cut: bool) -> FlowStory:
     if len(parts) == 1:
         return parts[0]
-    surest = max(parts, key=lambda part: (part.position != UNKNOWN, _SURENESS[part.position_confidence]))
+    surest = max(parts, key=lambda part: (part.position != UNKNOWN, SURENESS.index(part.position_confidence)))
     series = [part.series for part in parts if part.series is not None]
     return replace(
         surest,

@@ -17,9 +17,15 @@ from analysis.verdicts import Verdict
 
 SENDER, RECEIVER, MIDDLE, UNKNOWN = "sender", "receiver", "middle", "unknown"  # where a capture was taken, for a flow
 CERTAIN, LIKELY, UNSURE = "certain", "likely", "unsure"
-TCP_FLOW, ROCE_FLOW, UDP_FLOW = "tcp", "roce", "udp"
+SURENESS = (UNSURE, LIKELY, CERTAIN)  # in order: each is surer than the one before
+TCP_FLOW, ROCE_FLOW = "tcp", "roce"
 
 Span = tuple[int, int]
+
+
+def least_sure(*told: str) -> str:
+    """Of several degrees of SURENESS the least: what rests on all of them is no surer."""
+    return min(told, key=SURENESS.index)
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ class FlowStall:
 @dataclass(frozen=True, eq=False)
 class Repeats:
     """The packets of a flow that were sent again (n,), in order of time: their numbers in the capture, times, byte
-    positions [start, end), kinds (retransmits.KINDS, roce's), and whether each was needless: 1 proven (a DSACK, or an
+    positions [start, end), kinds (events.KINDS, roce's), and whether each was needless: 1 proven (a DSACK, or an
     acknowledgement of the first sending's time stamp), 0 proven not or nothing tells so, by the sender's rules."""
 
     number: np.ndarray
@@ -241,6 +247,31 @@ class PauseStory:
 
 
 @dataclass(frozen=True)
+class PausedLink:
+    """A link in the direction that was held: whose data waited, who paused it (nodes of a fabric, or MAC addresses; a
+    capture's name where only that is known), how often and for how long, and how far it is from the congestion: 1 where
+    `receiver` is its root, None in a circle."""
+
+    sender: str
+    receiver: str
+    times: int
+    held_ns: int
+    depth: int | None
+
+
+@dataclass(frozen=True)
+class PauseTree:
+    """Who paused whom, nearest to the congestion first; roots: who paused others and was not paused itself; circle: who
+    waits for whom in a circle at one moment (a deadlock, if it lasts), empty without; because: what the names rest on.
+    """
+
+    links: tuple[PausedLink, ...] = ()
+    roots: tuple[str, ...] = ()
+    circle: tuple[str, ...] = ()
+    because: str = ""
+
+
+@dataclass(frozen=True)
 class Finding:
     """One sentence of the explanation, how sure it is, and what it rests on (a second sentence)."""
 
@@ -256,7 +287,7 @@ class Explanation:
     verdicts: incast first, each with its pieces of evidence; findings: what to read first, the most important ones
     before. lost_share: of the time that flows were active, the share in which they stood still, None without flows;
     onset_ns: when collapse began, None without one; fill_s: how long the first burst took to fill the hot queue.
-    facts: what else was worked out (JSON-ready), by name.
+    facts: what else was worked out (JSON-ready), by name; pause_tree: who paused whom.
     """
 
     points: tuple[Point, ...]
@@ -269,6 +300,7 @@ class Explanation:
     onset_ns: int | None
     fill_s: float | None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    pause_tree: PauseTree = PauseTree()
 
     @property
     def once(self) -> list[FlowStory]:

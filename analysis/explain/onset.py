@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.explain.crowd import by_receiver, host_of
+from analysis.explain.crowd import FEWEST_SENDERS, by_receiver, host_of
 from analysis.explain.lost_time import is_lost, lost_together, working
 from analysis.explain.model import FlowStory, Hop, each_once
 from analysis.explain.reasons import TIMEOUTS
-
-_FEWEST_SENDERS = 2
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ def onset(flows: Sequence[FlowStory]) -> Onset | None:
 
 
 def _of_group(receiver: str, flows: Sequence[FlowStory]) -> Onset | None:
-    if len({host_of(flow.source) for flow in flows}) < _FEWEST_SENDERS:
+    if len({host_of(flow.source) for flow in flows}) < FEWEST_SENDERS:
         return None
     timeouts = [stall for flow in flows for stall in flow.stalls if stall.cause in TIMEOUTS and is_lost(stall)]
     stills = [

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from analysis import text
+from analysis.explain.damage import damage_words
+from analysis.explain.document import facts_of
 from analysis.explain.figures import draw_all
+from analysis.explain.lost_time import lost_s, lost_stalls
 from analysis.explain.model import Explanation, Finding, FlowStory, Hop, PauseStory, Point
+from analysis.explain.timelines import capture_charts
 from analysis.files import write_whole
 from analysis.pages import shell
-from analysis.pages.capture_timelines import capture_charts
 from analysis.pages.evidence import evidence_table
 from analysis.pages.markup import Cell, Html, definitions, table
 from analysis.pages.shell import Page, badge, paragraph, section
@@ -34,7 +37,7 @@ def write_page(explanation: Explanation, folder: Path) -> Path:
     files = ", ".join(point.name for point in explanation.points)
     body = (
         Html(f"<p>{' '.join(badge(verdict.verdict, verdict.good) for verdict in explanation.verdicts)}</p>"),
-        shell.tiles(_tiles(explanation)),
+        shell.tiles(tiles_of(explanation)),
         section("Findings", _findings(explanation.findings)),
         *(_verdict(verdict) for verdict in explanation.verdicts),
         section(
@@ -45,11 +48,11 @@ def write_page(explanation: Explanation, folder: Path) -> Path:
         ),
         section("Flows", _flows(explanation.flows)),
         section("Stalls", _stalls(explanation)),
-        section("Sent again", _repeats(explanation.flows)),
+        section("Sent again", _repeats(explanation.once)),
         section("Between capture points", _hops(explanation.hops)),
         section("Pauses", _pauses(explanation.pauses)),
         section("Captures", _captures(explanation.points)),
-        section("Further facts", definitions(shell.flat(explanation.facts)) if explanation.facts else ""),
+        section("Further facts", definitions(shell.flat(facts_of(explanation))) if explanation.facts else ""),
         section("How to reproduce", shell.commands((_REPEAT, _command(explanation, folder)))),
     )
     page = Page(f"captures: {files}", f"captures · {files}", _headline(explanation), body, charts)
@@ -67,12 +70,13 @@ def _command(explanation: Explanation, folder: Path) -> str:
     return f"./run_experiment analyze {files} --out {shlex.quote(str(folder))}"
 
 
-def _tiles(explanation: Explanation) -> list[tuple[str, str]]:
-    flows, points = explanation.flows, explanation.points
+def tiles_of(explanation: Explanation) -> list[tuple[str, str]]:
+    """The counts at the top, of each flow once however many points saw it: name, value in words."""
+    flows, points = explanation.once, explanation.points
     told: list[tuple[str, str]] = [
         ("packets", text.count(sum(point.packets for point in points))),
-        ("flows", text.count(len({flow.name for flow in flows}))),
-        ("stalls", text.count(len(explanation.stalls))),
+        ("flows", text.count(len(flows))),
+        ("stalls", text.count(sum(len(lost_stalls(flow)) for flow in flows))),
         ("sent again", text.count(sum(flow.resent for flow in flows))),
     ]
     if explanation.lost_share is not None:
@@ -85,11 +89,13 @@ def _tiles(explanation: Explanation) -> list[tuple[str, str]]:
 def _findings(found: Sequence[Finding]) -> Html:
     """All findings, the most important first, each with how sure it is and what it rests on."""
     items = "\n".join(
-        f"<li>{escape(each.text)} {_sureness(each.confidence)}"
-        f"{f'<br><span class={chr(34)}soft{chr(34)}>{escape(each.because)}</span>' if each.because else ''}</li>"
-        for each in found
+        f"<li>{escape(each.text)} {_sureness(each.confidence)}{_because(each.because)}</li>" for each in found
     )
     return Html(f'<ol class="list">\n{items}\n</ol>' if found else f"<p>{_NOTHING_FOUND}</p>")
+
+
+def _because(words: str) -> str:
+    return f'<br><span class="soft">{escape(words)}</span>' if words else ""
 
 
 def _sureness(confidence: str) -> Html:
@@ -115,17 +121,13 @@ def _flows(flows: Sequence[FlowStory]) -> Html:
     """A row for each flow at each point, those that stood still longest first."""
     if not flows:
         return paragraph(_NO_FLOWS)
-    ordered = sorted(flows, key=lambda flow: (-_stalled_s(flow), -flow.payload_bytes))
-    rows, note = _limited(ordered, _flow_row, "flow")
+    ordered = sorted(flows, key=lambda flow: (-lost_s(flow), -flow.payload_bytes))
+    rows, note = _limited(ordered, _flow_row, "row")
     heads = (
         *("flow", "goodput", "stood still", "stalls", "sent again", "of them needless", "delivered", "lasted"),
         *("RTT min", "median", "p99", "marked CE", "CNPs", "zero windows", "seen at", "position", "notes"),
     )
     return Html(table(heads, rows, numbers=range(1, 14), whole=(0, 14, 15), stacked=True) + note)
-
-
-def _stalled_s(flow: FlowStory) -> float:
-    return sum(stall.seconds for stall in flow.stalls)
 
 
 def _flow_row(flow: FlowStory) -> list[Cell]:
@@ -134,8 +136,8 @@ def _flow_row(flow: FlowStory) -> list[Cell]:
     return [
         flow.name,
         text.rate(flow.goodput_bps),
-        text.seconds(_stalled_s(flow)),
-        text.count(len(flow.stalls)),
+        text.seconds(lost_s(flow)),
+        text.count(len(lost_stalls(flow))),
         text.count(flow.resent),
         text.count(flow.spurious),
         text.size(flow.delivered_bytes),
@@ -255,24 +257,10 @@ def _captures(points: Sequence[Point]) -> Html:
             *(point.name, text.count(point.packets), text.size(point.wire_bytes)),
             text.seconds((point.last_ns - point.first_ns) / 1e9),
             *(text.count(each) for each in (point.tcp, point.roce, point.udp, point.pause, point.other)),
-            _damage(point) or "sound",
+            "; ".join(damage_words(point.damage)) or "sound",
             point.file,
         ]
         for point in points
     ]
     heads = ("capture", "packets", "bytes", "time", "TCP", "RoCE", "UDP", "pause", "other", "state", "file")
     return table(heads, rows, numbers=range(1, 9), stacked=True)
-
-
-def _damage(point: Point) -> str:
-    """What is wrong with a capture, in words; empty for a sound one."""
-    damage = point.damage
-    counted = (
-        (damage.foreign_link, "packet of a link type that is not read", "packets of link types that are not read"),
-        (damage.cut_headers, "packet cut within its headers", "packets cut within their headers"),
-        (damage.empty, "empty record", "empty records"),
-        (damage.backwards, "packet before the one before it in time", "packets before the one before them in time"),
-        (damage.garbage_bytes, "byte that is no record", "bytes that are no record"),
-    )
-    told = [f"{count:,} {one if count == 1 else many}" for count, one, many in counted if count]
-    return "; ".join([*(["the file ends inside a record"] if damage.truncated else []), *told])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis import text
-from analysis.explain.model import CERTAIN, LIKELY, UNSURE, Explanation, Finding
+from analysis.explain.model import CERTAIN, LIKELY, UNSURE, Explanation, Finding, PauseTree
 from analysis.explain.pauses import storms
 
 _SHOWN = 3
@@ -17,7 +17,7 @@ def pause_findings(explanation: Explanation) -> list[Finding]:
 
 
 def _circle(explanation: Explanation) -> list[Finding]:
-    way = explanation.facts.get("pause_tree", {}).get("circle", ())
+    way = explanation.pause_tree.circle
     if not way:
         return []
     round_ = " waits for ".join([*way, way[0]])
@@ -38,20 +38,19 @@ def _storms(explanation: Explanation) -> list[Finding]:
 
 
 def _tree(explanation: Explanation) -> list[Finding]:
-    told = explanation.facts.get("pause_tree", {})
-    links, roots = told.get("links", ()), told.get("roots", ())
+    found = explanation.pause_tree
     frames = sum(story.pauses for story in explanation.pauses)
     held_s = sum(story.total_ns for story in explanation.pauses) / 1e9
     longest_s = max(story.longest_ns for story in explanation.pauses) / 1e9
-    where = f"; the congestion is at {_listed(roots)}" if roots else ""
-    held = f"{text.counted(frames, 'pause frame')} held {text.counted(len(links), 'link')}"
+    where = f"; the congestion is at {_listed(found.roots)}" if found.roots else ""
+    held = f"{text.counted(frames, 'pause frame')} held {text.counted(len(found.links), 'link')}"
     sentence = f"{held} for {text.seconds(held_s)} in all, {text.seconds(longest_s)} at the longest{where}."
     timed = any(story.spans for story in explanation.pauses)
-    return [Finding(sentence, CERTAIN if timed and explanation.facts.get("rate_bps") else UNSURE, _because(told))]
+    return [Finding(sentence, CERTAIN if timed and explanation.facts.get("rate_bps") else UNSURE, _because(found))]
 
 
-def _because(told: dict[str, object]) -> str:
-    return f"Who paused whom: {told.get('because')}." if told.get("because") else ""
+def _because(found: PauseTree) -> str:
+    return f"Who paused whom: {found.because}." if found.because else ""
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.capture.packets import PAUSE, PAUSE_CLASSES, PFC, Packets
 from analysis.congestion_tree import circle, depths, peers
-from analysis.explain.model import PauseStory, Point, Span
+from analysis.explain.model import PausedLink, PauseStory, PauseTree, Point, Span
 from analysis.fabric import Fabric
 from analysis.transport.spans import total_ns, union
 from topologies.units import BadRequest
@@ -26,31 +26,6 @@ QUANTUM_BITS = 512
 STORM_SHARE = 0.5  # of a capture's time, in one unbroken span: an operator's watchdog would have acted
 STORM_NS = 10_000_000  # at the least, of one span
 _GLOBAL = -1
-
-
-@dataclass(frozen=True)
-class PausedLink:
-    """A link in the direction that was held: whose data waited, who paused it (nodes of a fabric, or MAC addresses; a
-    capture's name where only that is known), how often and for how long, and how far it is from the congestion: 1 where
-    `receiver` is its root, None in a circle."""
-
-    sender: str
-    receiver: str
-    times: int
-    held_ns: int
-    depth: int | None
-
-
-@dataclass(frozen=True)
-class PauseTree:
-    """Who paused whom, nearest to the congestion first; roots: who paused others and was not paused itself; circle: who
-    waits for whom in a circle at one moment (a deadlock, if it lasts), empty without; because: what the names rest on.
-    """
-
-    links: tuple[PausedLink, ...] = ()
-    roots: tuple[str, ...] = ()
-    circle: tuple[str, ...] = ()
-    because: str = ""
 
 
 def mac_words(number: int) -> str:
@@ -124,12 +99,6 @@ def holding(stories: Iterable[PauseStory], sides: Iterable[str], others: Iterabl
     own, far = set(sides), set(others)
     told = [story for story in stories if story.source not in own and (is_sender or story.source in far)]
     return union(span for story in told for span in story.spans)
-
-
-def paused_share(story: PauseStory, point: Point) -> float | None:
-    """The share of a capture's time for which a source held its neighbour; None for a capture of no length."""
-    length_ns = point.last_ns - point.first_ns
-    return min(story.total_ns / length_ns, 1.0) if length_ns > 0 else None
 
 
 def storms(stories: Iterable[PauseStory], points: Iterable[Point]) -> list[PauseStory]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.capture.packets import ACK, SYN, Packets
 from analysis.explain.model import CERTAIN, LIKELY, MIDDLE, RECEIVER, SENDER, UNKNOWN, UNSURE
-from analysis.transport.flows import Sent
+from analysis.transport.sent import Sent
 
 _NEXT_TO_NOTHING = 0.1  # of the whole round trip
 _CLEARLY_NOTHING = 0.02
@@ -47,20 +47,24 @@ class Position:
 
 
 def back_ns(packets: Packets, flow: Sent) -> int | None:
-    """The shortest time from an acknowledgement with a new time stamp to the first data packet that echoes it; None
-    without time stamps. A data packet can echo it no earlier than it has come to the sender."""
+    """The shortest of the waits for an echo: an acknowledgement can be echoed no earlier than it has come to the
+    sender. None without time stamps."""
+    waits = echo_waits_ns(packets, flow)
+    return int(waits.min()) if len(waits) and waits.min() >= 0 else None
+
+
+def echo_waits_ns(packets: Packets, flow: Sent) -> np.ndarray:
+    """The times from each acknowledgement with a new time stamp (RFC 7323) to the first data packet that echoes it
+    (n,); none without time stamps."""
     acks, sends = flow.ack_order, flow.send_order
     acks = acks[packets.has_timestamps[acks]]
     sends = sends[packets.has_timestamps[sends]]
-    if not len(acks) or not len(sends):
-        return None
     told, first = np.unique(packets.timestamp_value[acks], return_index=True)
     echoed, answer = np.unique(packets.timestamp_echo[sends], return_index=True)
     _, at_ack, at_send = np.intersect1d(told, echoed, assume_unique=True, return_indices=True)
     first_ack, first_send = acks[first[at_ack]], sends[answer[at_send]]
     # One that came before the acknowledgement echoes an earlier packet of this stamp, which was not captured.
-    waits = (packets.time_ns[first_send] - packets.time_ns[first_ack])[first_send > first_ack]
-    return int(waits.min()) if len(waits) and waits.min() >= 0 else None
+    return (packets.time_ns[first_send] - packets.time_ns[first_ack])[first_send > first_ack]
 
 
 @dataclass(frozen=True)

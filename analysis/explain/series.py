@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.explain.model import Series
-from analysis.transport.flows import Sent
+from analysis.transport.sent import Sent
 
 MOST_BINS = 512
 

@@ -18,34 +18,31 @@ from analysis.explain.gaps import Gaps, filled, lost_before
 from analysis.explain.joining import Trace, trace_of
 from analysis.explain.known import Known
 from analysis.explain.model import (
-    CERTAIN,
     LIKELY,
     RECEIVER,
     ROCE_FLOW,
     SENDER,
     TCP_FLOW,
     UNSURE,
+    Block,
     FlowStall,
     FlowStory,
     PauseStory,
     Point,
     Repeats,
+    Series,
     Span,
+    least_sure,
 )
 from analysis.explain.pauses import holding, mac_words
-from analysis.explain.series import Marks, round_trips, series_of
-from analysis.transport.flows import Flow, Sent, flows_of
-from analysis.transport.queue_pairs import flows_of_roce
-from analysis.transport.retransmits import (
-    RTO,
-    Inferred,
-    Recovery,
-    Resent,
-    Retransmission,
-    infer_recovery,
-    retransmissions,
-)
-from analysis.transport.roce import QP_TIMEOUT, RoceFlow, resent
+from analysis.explain.series import Marks, RoundTrips, round_trips, series_of
+from analysis.transport.events import RTO
+from analysis.transport.flows import flows_of
+from analysis.transport.queue_pairs import RoceFlow, flows_of_roce
+from analysis.transport.recovery import Inferred, Recovery, infer_recovery
+from analysis.transport.retransmits import Resent, Retransmission, retransmissions
+from analysis.transport.roce import QP_TIMEOUT, resent
+from analysis.transport.sent import Flow, Sent
 
 _LONGEST_FRAME_BYTES = 9_234  # a jumbo frame with tags: what is longer was put together, or not yet cut up, in a host
 
@@ -72,11 +69,6 @@ class _Scene:
     pauses: Sequence[PauseStory]
     syns: Mapping[str, Sequence[int]]
     asking: Mapping[tuple[str, str], np.ndarray]
-
-
-def stories(packets: Packets, point: Point, known: Known | None = None) -> list[FlowStory]:
-    """The stories of the flows of one capture, the first to send first."""
-    return tell(packets, point, known or Known()).stories
 
 
 def tell(
@@ -116,69 +108,135 @@ def _recovery(flows: Sequence[Flow], known: Known) -> Inferred:
     return infer_recovery(flows)
 
 
-def _story(flow: Sent, scene: _Scene) -> FlowStory:
-    """One flow's story."""
-    packets, is_tcp = scene.packets, isinstance(flow, Flow)
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """What the parts of a flow's story rest on: what was sent again, what is missing, which packets fill a gap that a
+    loss left, the handshake (None: not captured), round trips, where the capture was taken, and blocks."""
+
+    events: Sequence[Resent]
+    gaps: Gaps
+    lost: np.ndarray
+    shake: position.Handshake | None
+    trips: RoundTrips
+    where: position.Position
+    blocks: tuple[Block, ...]
+
+
+def _read(flow: Sent, scene: _Scene) -> _Reading:
+    packets, trips = scene.packets, round_trips(flow)
     brings, gaps = _filled(flow)
     lost = lost_before(flow, packets, brings)
-    events = _events(flow, scene.recovery)
-    shake = _handshake(flow, scene) if is_tcp else None
-    trips = round_trips(flow)
+    shake = _handshake(flow, scene) if isinstance(flow, Flow) else None
     evidence = _evidence(flow, packets, shake, trips.length_ns, lost)
     where = position.position_of(evidence, _host_at(flow, scene))
     asked = scene.asking.get((flow.destination, flow.source), flow.send_order[:0])
     whole_ns = (evidence.onward_ns or 0) + (evidence.back_ns or 0)
     blocks = blocks_of(flow, brings, asked, packets.time_ns[asked], whole_ns, where.where)
-    held = _held(flow, scene, where.where)
-    stalls = stalls_of(flow, events, blocks, packets, where.where, held, scene.recovery, where.confidence)
-    ecn, flags = packets.ecn[flow.send_order], packets.flags[flow.ack_order] if is_tcp else flow.ack_order[:0]
-    again = np.zeros(len(flow.send_ns), np.bool_)
-    again[[event.index for event in events]] = True
-    times = [each for each in (flow.send_ns, flow.ack_ns, _opening_ns(flow, scene)) if len(each)]
-    zero_windows, zero_window_ns = _zero_windows(flow, packets) if is_tcp else (0, 0)
+    return _Reading(_events(flow, scene.recovery), gaps, lost, shake, trips, where, blocks)
+
+
+def _story(flow: Sent, scene: _Scene) -> FlowStory:
+    """One flow's story."""
+    read = _read(flow, scene)
     return FlowStory(
         name=flow.name,
         source=flow.source,
         destination=flow.destination,
-        transport=TCP_FLOW if is_tcp else ROCE_FLOW,
+        transport=TCP_FLOW if isinstance(flow, Flow) else ROCE_FLOW,
         point=scene.point.name,
-        position=where.where,
-        position_confidence=where.confidence,
-        both_ways=bool(len(flow.ack_order)),
-        handshake=shake is not None,
-        begin_ns=int(min(each.min() for each in times)),
-        end_ns=int(max(each.max() for each in times)),
-        packets=len(flow.send_ns),
-        wire_bytes=int(flow.send_wire_bytes.sum()),
-        payload_bytes=int((flow.send_end - flow.send_start).sum()),
-        delivered_bytes=_delivered(flow, gaps),
-        **_round_trip(trips.length_ns),
-        kinds=dict(Counter(event.kind for event in events)),
-        spurious=sum(_is_spurious(event) for event in events),
-        upstream_losses=int(lost.sum()),
-        gaps=_missing_bytes(flow, gaps),
-        duplicate_acks=int(flow.ack_is_duplicate.sum()) if isinstance(flow, Flow) else 0,
-        zero_windows=zero_windows,
-        zero_window_ns=zero_window_ns,
-        ect=int((ecn != NOT_ECT).sum()),
-        ce=int((ecn == CE).sum()),
-        ece=int((flags & ECE > 0).sum()),
-        cwr=int((packets.flags[flow.send_order] & CWR > 0).sum()) if is_tcp else 0,
-        cnps=len(flow.cnp_ns) if isinstance(flow, RoceFlow) else 0,
-        min_rto_ns=_shortest_timeout(events, flow),
-        series=series_of(flow, trips, Marks(again, ecn == CE, flags & ECE > 0)),
-        blocks=blocks,
-        stalls=_as_sure_as(where, scene.point.damage, stalls),
-        repeats=_repeats(events, flow, packets),
-        notes=tuple(_notes(flow, packets, gaps, where, shake)),
+        position=read.where.where,
+        position_confidence=read.where.confidence,
+        handshake=read.shake is not None,
+        **_times(flow, scene),
+        **_amounts(flow, read.gaps),
+        **_round_trip(read.trips.length_ns),
+        **_losses(flow, read),
+        **_answers(flow, scene.packets),
+        **_marks(flow, scene.packets),
+        series=_series(flow, scene.packets, read),
+        blocks=read.blocks,
+        stalls=_stalls(flow, scene, read),
+        repeats=_repeats(read.events, flow, scene.packets),
+        notes=tuple(_notes(flow, scene.packets, read.gaps, read.where, read.shake)),
     )
+
+
+def _times(flow: Sent, scene: _Scene) -> dict[str, Any]:
+    """From a flow's first packet to its last, either way, its SYNs included."""
+    times = [each for each in (flow.send_ns, flow.ack_ns, _opening_ns(flow, scene)) if len(each)]
+    return {
+        "begin_ns": int(min(each.min() for each in times)),
+        "end_ns": int(max(each.max() for each in times)),
+    }
+
+
+def _amounts(flow: Sent, gaps: Gaps) -> dict[str, Any]:
+    """What passed."""
+    return {
+        "both_ways": bool(len(flow.ack_order)),
+        "packets": len(flow.send_ns),
+        "wire_bytes": int(flow.send_wire_bytes.sum()),
+        "payload_bytes": int((flow.send_end - flow.send_start).sum()),
+        "delivered_bytes": _delivered(flow, gaps),
+    }
+
+
+def _losses(flow: Sent, read: _Reading) -> dict[str, Any]:
+    """What was sent again, and what is missing."""
+    return {
+        "kinds": dict(Counter(event.kind for event in read.events)),
+        "spurious": sum(_is_spurious(event) for event in read.events),
+        "upstream_losses": int(read.lost.sum()),
+        "gaps": _missing_bytes(flow, read.gaps),
+        "min_rto_ns": _shortest_timeout(read.events, flow),
+    }
+
+
+def _answers(flow: Sent, packets: Packets) -> dict[str, Any]:
+    """What the receiver told beside what it got."""
+    zero_windows, zero_window_ns = _zero_windows(flow, packets) if isinstance(flow, Flow) else (0, 0)
+    return {
+        "duplicate_acks": int(flow.ack_is_duplicate.sum()) if isinstance(flow, Flow) else 0,
+        "zero_windows": zero_windows,
+        "zero_window_ns": zero_window_ns,
+        "cnps": len(flow.cnp_ns) if isinstance(flow, RoceFlow) else 0,
+    }
+
+
+def _marks(flow: Sent, packets: Packets) -> dict[str, Any]:
+    """Marks of congestion, and TCP's answers to them."""
+    ecn, is_tcp = packets.ecn[flow.send_order], isinstance(flow, Flow)
+    return {
+        "ect": int((ecn != NOT_ECT).sum()),
+        "ce": int((ecn == CE).sum()),
+        "ece": int(_has_ece(flow, packets).sum()),
+        "cwr": int((packets.flags[flow.send_order] & CWR > 0).sum()) if is_tcp else 0,
+    }
+
+
+def _has_ece(flow: Sent, packets: Packets) -> np.ndarray:
+    """Which acknowledgements (n,) echo a mark; none (0,) of a queue pair's."""
+    return packets.flags[flow.ack_order] & ECE > 0 if isinstance(flow, Flow) else np.zeros(0, np.bool_)
+
+
+def _series(flow: Sent, packets: Packets, read: _Reading) -> Series | None:
+    again = np.zeros(len(flow.send_ns), np.bool_)
+    again[[event.index for event in read.events]] = True
+    marks = Marks(again, packets.ecn[flow.send_order] == CE, _has_ece(flow, packets))
+    return series_of(flow, read.trips, marks)
+
+
+def _stalls(flow: Sent, scene: _Scene, read: _Reading) -> tuple[FlowStall, ...]:
+    where, held = read.where, _held(flow, scene, read.where.where)
+    args = (read.events, read.blocks, scene.packets, where.where, held, scene.recovery, where.confidence)
+    return _as_sure_as(where, scene.point.damage, stalls_of(flow, *args))
 
 
 def _as_sure_as(where: position.Position, damage: Damage, stalls: Sequence[FlowStall]) -> tuple[FlowStall, ...]:
     """Stalls, whose rules rest on where the capture was taken and on its clock, are no surer than these."""
     if where.confidence != UNSURE and not (damage.backwards or damage.garbage_bytes or damage.untimed):
         return tuple(stalls)
-    return tuple(replace(stall, confidence=LIKELY) if stall.confidence == CERTAIN else stall for stall in stalls)
+    return tuple(replace(stall, confidence=least_sure(stall.confidence, LIKELY)) for stall in stalls)
 
 
 def _filled(flow: Sent) -> tuple[np.ndarray, Gaps]:

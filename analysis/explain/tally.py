@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from analysis.capture.packets import TCP, UDP, Damage, Packets
+from analysis.capture.source import ENDINGS, PACKED_ENDINGS, STDIN
 from analysis.explain.conversations import datagram_keys
 from analysis.explain.model import Point
 from analysis.printable import printable
 
 _MOST_KEYS = 1 << 20  # of UDP conversations that are told apart: 8 MB
-STDIN = "-"
-_ENDINGS = (".gz", ".zst", ".pcapng", ".pcap", ".cap")
 
 
 class Tally:
@@ -70,6 +69,6 @@ def point_name(path: str) -> str:
     if path == STDIN:
         return "stdin"
     name = Path(path).name
-    while name.lower().endswith(_ENDINGS) and Path(name).stem != name:
+    while name.lower().endswith((*ENDINGS, *PACKED_ENDINGS)) and Path(name).stem != name:
         name = Path(name).stem
     return printable(name)

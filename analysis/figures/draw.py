@@ -42,7 +42,7 @@ from analysis.figures.draw_layout import (
     place,
     text_width_in,
 )
-from analysis.figures.style import DPI, INK, TITLE, TITLE_LETTERS, shown
+from analysis.figures.style import DPI, INK, TITLE, TITLE_LETTERS, PlainFigure, shown
 from topologies.units import BadRequest
 
 _Line = list[tuple[float, float]]
@@ -85,7 +85,7 @@ def fabric_figure(document: Mapping[str, Any], title: str, load: Mapping[str, fl
 
 def _figure(placed: Placed, title: str, load: Mapping[str, float] | None) -> Figure:
     """The whole drawing: one panel over the whole figure, its unit the inch."""
-    figure = Figure(figsize=(placed.width_in, placed.height_in))
+    figure = PlainFigure(figsize=(placed.width_in, placed.height_in))
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, placed.width_in)

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis import text
 from analysis.figures.decimate import distinct, envelope
-from analysis.figures.gantt import MOST_ROWS, block_spans, draw_bars, gantt, rows_height_in, set_rows, time_unit
+from analysis.figures.gantt import MOST_ROWS, block_spans, draw_bars, gantt, rows_height_in, set_rows
 from analysis.figures.style import (
     GRID,
     INK,
@@ -25,12 +25,13 @@ from analysis.figures.style import (
     legend_rows,
     look,
     new_figure,
+    time_unit,
 )
-from analysis.pause_log import Span
 from analysis.run import Run
-from analysis.transport.flows import Sent
-from analysis.transport.retransmits import FAST, GO_BACK_N, PROBE, RTO, UNEXPLAINED
+from analysis.transport.events import FAST, GO_BACK_N, PROBE, RTO, UNEXPLAINED
 from analysis.transport.roce import NAK, QP_TIMEOUT
+from analysis.transport.sent import Sent
+from analysis.transport.spans import Span
 from analysis.transport.stalls import CAUSES, DELAYED_ACK, LOSS_PROBE, PAUSED, Stall, Wait, waits
 
 RACK = "rack"  # by RACK's timer, where it is told apart from a fast retransmission

@@ -23,15 +23,16 @@ from analysis.figures.style import (
     legend_rows,
     name_rows,
     new_figure,
+    time_unit,
 )
 from analysis.kinds.arrivals import arrivals, bin_edges_ns, long_flows, trouble
 from analysis.kinds.federated_rounds import cast_of, finished
 from analysis.kinds.shares import payload_bps
-from analysis.pause_log import Span
 from analysis.run import Run
+from analysis.transport.spans import Span
 
 MOST_ROWS = 96
-_BAR, _WAIT = "#0072B2", "#DDDDDD"
+_BAR = "#0072B2"
 _ROUND_ENDS = "a round ends"
 _PHASE_COLOURS = {"gets the model": "#56B4E9", "trains": "#009E73", "update on its way": "#D55E00"}
 _SHARES = LinearSegmentedColormap.from_list("share", ("#FFFFFF", "#56B4E9", "#0072B2", "#00304D"))
@@ -140,15 +141,6 @@ def _blocks_title(bars: Mapping[str, Sequence[Span]], row: str) -> str:
 def rows_height_in(count: int) -> float:
     """The height of a panel of so many rows."""
     return min(max(0.5 + 0.19 * count, 1.2), 5.8)
-
-
-def time_unit(span_ns: float) -> tuple[float, str]:
-    """The unit of an axis of so long a time: nanoseconds in one, and its name."""
-    return next(
-        (scale, unit)
-        for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
-        if span_ns >= scale or scale == 1
-    )
 
 
 def draw_bars(

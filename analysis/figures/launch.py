@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from analysis import text
-from analysis.figures.style import Skipped, label, legend_below, legend_rows, looks, name_rows, new_figure
+from analysis.figures.style import Skipped, label, legend_below, legend_rows, looks, name_rows, new_figure, time_unit
 from analysis.run import Run
 
 _SENT, _RECEIVED = "sent", "received"
@@ -34,17 +34,17 @@ def ranks_over_time(spans: Mapping[str, Span]) -> tuple[Figure, str, str]:
         raise Skipped("no rank has begun and ended")
     names = list(shown)[:_MOST_ROWS]
     origin_ns = min(begin for begin, _, _ in shown.values())
-    whole_s = (max(end for _, end, _ in shown.values()) - origin_ns) / 1e9
+    whole_ns = max(end for _, end, _ in shown.values()) - origin_ns
     badly = sum(status != 0 for _, _, status in shown.values())
-    title = f"{text.counted(len(shown), 'rank')} over {text.seconds(whole_s)}" + (
+    title = f"{text.counted(len(shown), 'rank')} over {text.seconds(whole_ns / 1e9)}" + (
         f": {badly} ended badly" if badly else ""
     )
     figure, (axes,) = new_figure(title, height_in=max(_LEAST_IN, _ROW_IN * len(names)))
-    scale, unit = _time_unit(whole_s)
+    scale, unit = time_unit(whole_ns)
     for kind, colour in (_WELL, _BADLY):
         rows = [row for row, name in enumerate(names) if (shown[name][2] == 0) == (kind == _WELL[0])]
-        begins = [(shown[names[row]][0] - origin_ns) / 1e9 * scale for row in rows]
-        widths = [(shown[names[row]][1] - shown[names[row]][0]) / 1e9 * scale for row in rows]
+        begins = [(shown[names[row]][0] - origin_ns) / scale for row in rows]
+        widths = [(shown[names[row]][1] - shown[names[row]][0]) / scale for row in rows]
         if rows:
             axes.barh(rows, widths, left=begins, height=0.7, color=colour, label=kind)
     name_rows(axes, names, len(names))
@@ -89,11 +89,9 @@ def rates_over_time(run: Run, hosts: Sequence[str]) -> tuple[Figure, str, str]:
     highest = max(sent, key=lambda host: float(rates[host].max()))
     title = f"{highest} sends up to {text.rate(float(rates[highest].max()))} in {text.seconds(seconds)}"
     figure, (axes,) = new_figure(title, legend_rows=legend_rows(list(sent)))
-    scale, unit = _time_unit((last_ns - first_ns) / 1e9)
+    scale, unit = time_unit(last_ns - first_ns)
     for host, look in looks(list(sent)).items():
-        axes.step(
-            (edges_ns[:-1] - first_ns) / 1e9 * scale, rates[host] / 1e9, where="post", color=look.colour, label=host
-        )
+        axes.step((edges_ns[:-1] - first_ns) / scale, rates[host] / 1e9, where="post", color=look.colour, label=host)
     axes.set_ylim(bottom=0)
     label(axes, f"virtual time since the first packet, {unit}", "sent, Gb/s")
     legend_below([axes])
@@ -116,8 +114,3 @@ def _sent(run: Run, host: str) -> tuple[np.ndarray, np.ndarray]:
 def _number(address: str) -> int:
     parts = [int(part) for part in address.split(".")]
     return int.from_bytes(bytes(parts), "big")
-
-
-def _time_unit(whole_s: float) -> tuple[float, str]:
-    """What seconds are multiplied by, and the unit of the product."""
-    return (1.0, "s") if whole_s >= 1 else (1e3, "ms") if whole_s >= 1e-3 else (1e6, "µs")

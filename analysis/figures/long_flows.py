@@ -38,8 +38,9 @@ from analysis.kinds.shares import (
     settling_s,
     steady,
 )
-from analysis.pause_log import Span, clipped, total_s
+from analysis.pause_log import clipped, total_s
 from analysis.run import Run
+from analysis.transport.spans import Span
 
 _MOST_NAMED, _MOST_ROWS, _QUEUE_BINS, _LEAST_SPAN = 8, 24, 400, 2000
 _APART = 0.05  # of the figure's width

@@ -28,7 +28,6 @@ from analysis.kinds.scaling_points import (
 )
 from analysis.run import Run
 
-_WIDEST = "100,000,000"  # of an axis: its numbers and its name
 _SERVER, _RING = "parameter_server", "ring"
 _TWICE = "twice the data"
 _FEW = "fewer than two numbers of ranks in cases/"

@@ -14,8 +14,9 @@ from analysis import text
 from analysis.dcqcn import RateSeries
 from analysis.figures.style import IDEAL, INK, Skipped, label, legend_below, legend_rows, look, name_rows, new_figure
 from analysis.measures import paused_s, peers
-from analysis.pause_log import Span, clipped, total_s
+from analysis.pause_log import clipped, total_s
 from analysis.run import Run
+from analysis.transport.spans import Span
 from analysis.transport.stalls import Round
 
 _MOST_ROWS = 40

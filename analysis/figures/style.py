@@ -8,17 +8,19 @@ from __future__ import annotations
 import textwrap
 import unicodedata
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
+from matplotlib.text import Text
 from matplotlib.ticker import NullFormatter
 
 WIDTH_IN, HEIGHT_IN, DPI = 6.2, 3.3, 160
@@ -30,9 +32,6 @@ _MOST_ROW_NAMES = 16
 _LOG_FROM = 8  # values that span more than this factor need a logarithmic axis
 LOSSLESS_NAME = "without loss"  # what a round, or goodput, is compared with
 _UNKNOWN_LETTER = "\N{REPLACEMENT CHARACTER}"
-
-
-matplotlib.rcParams["text.parse_math"] = False  # a label from a run directory is text, never a formula
 
 
 class Look(NamedTuple):
@@ -143,6 +142,24 @@ class Drawn:
     reason: str = ""
 
 
+class PlainFigure(Figure):
+    """A figure whose texts are text, never formulas, whatever names from a run directory hold: those that it has, and
+    labels of ticks that are made while it is drawn. Other figures of the same program are left as they are."""
+
+    def draw(self, renderer: Any) -> None:
+        """As matplotlib asks for it."""
+        with self.plain():
+            super().draw(renderer)
+
+    @contextmanager
+    def plain(self) -> Iterator[None]:
+        """While its texts are measured or drawn."""
+        with matplotlib.rc_context({"text.parse_math": False}):
+            for words in self.findobj(Text):
+                words.set_parse_math(False)
+            yield
+
+
 def new_figure(
     title: str,
     columns: Sequence[float] = (1,),
@@ -155,7 +172,7 @@ def new_figure(
     lines = textwrap.wrap(shown(title, TITLE_LETTERS), 58)
     below_in = 0.63 + 0.19 * legend_rows
     height_in += below_in
-    figure = Figure(figsize=(WIDTH_IN, height_in))
+    figure = PlainFigure(figsize=(WIDTH_IN, height_in))
     FigureCanvasAgg(figure)
     places = {"left": 0.12, "right": right, "bottom": below_in / height_in, "wspace": 0.06}
     places["top"] = 1 - (0.16 + 0.21 * len(lines)) / height_in
@@ -179,6 +196,15 @@ def label(axes: Axes, x: str, y: str) -> None:
     """Name the axes, units included."""
     axes.set_xlabel(x, fontsize=LABEL, color=INK)
     axes.set_ylabel(y, fontsize=LABEL, color=INK)
+
+
+def time_unit(span_ns: float) -> tuple[float, str]:
+    """The unit of an axis of so long a time: nanoseconds in one, and its name."""
+    return next(
+        (scale, unit)
+        for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
+        if span_ns >= scale or scale == 1
+    )
 
 
 def name_rows(axes: Axes, names: Sequence[str], most: int = _MOST_ROW_NAMES) -> None:
@@ -245,7 +271,8 @@ def widen_left(figure: Figure) -> None:
 def save(figure: Figure, path: Path) -> Path:
     """Write the figure as PNG, without the date and version that would make equal runs differ."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    widen_left(figure)
+    with figure.plain() if isinstance(figure, PlainFigure) else nullcontext():
+        widen_left(figure)
     figure.savefig(path, dpi=DPI, metadata={"Software": None})
     return path
 

@@ -17,10 +17,10 @@ from analysis import text
 from analysis.congestion_tree import HeldLink, circle, held_links
 from analysis.fabric import Fabric
 from analysis.figures.draw_layout import NAME_PT, SMALL_PT, Box, place
-from analysis.figures.style import INK, SMALL, TITLE, Skipped
+from analysis.figures.style import INK, SMALL, TITLE, PlainFigure, Skipped
 from analysis.kinds.arrivals import long_flows
-from analysis.pause_log import Span
 from analysis.run import Run
+from analysis.transport.spans import Span
 
 _RING = "ring"
 _RING_IN, _RING_HOST_IN, _RING_MARGIN_IN = 1.15, 0.75, 0.55  # circle of the switches, hosts outside it
@@ -64,7 +64,7 @@ def _title(links: Sequence[HeldLink]) -> str:
 
 def _figure(fabric: Fabric, topology: str, links: Sequence[HeldLink], lasted_ns: int, title: str) -> Figure:
     boxes, width_in, height_in = _round(fabric) if topology == _RING else _tiers(fabric)
-    figure = Figure(figsize=(width_in, height_in))
+    figure = PlainFigure(figsize=(width_in, height_in))
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, width_in)

@@ -2,9 +2,10 @@
 lists.
 
 A kind is a plain module, such as analysis/kinds/incast.py, that defines the names of `Kind` as its own functions and
-constants. It imports what it needs of run, verdicts, measures, columns, markup, text and style, but not this module
-nor summary and report, which call it. What every run has (experiment, spec, drops, retransmits, controller, the
-drawing of the fabric, provenance) is told by summary and report; a kind adds what only its workload has.
+constants. It imports what it needs of analysis/ (run, verdicts, measures, columns, text), analysis/figures/ and
+analysis/pages/markup.py, but not this module nor analysis/summary.py and pages/run_page.py, which call it. What every
+run has (experiment, spec, drops, retransmits, controller, the drawing of the fabric, provenance) is told by these two;
+a kind adds what only its workload has.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, Callable, Protocol, cast
 
+from analysis.columns import Column, Table
 from analysis.figures.style import Drawn
 from analysis.pages.markup import Html
 from analysis.run import Run
-from analysis.tables.columns import Column, Table
 from analysis.verdicts import Verdict
 from topologies.units import BadRequest
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from analysis import text
-from analysis.figures import scaling as plots
+from analysis.figures import scaling as figures_of_scaling
 from analysis.figures.style import Drawn
 from analysis.kinds import collective as generic
 from analysis.kinds.collective import COLUMNS as COLUMNS
@@ -223,7 +223,10 @@ def figures(run: Run) -> list[Drawn]:
     """Slide 8, all algorithms over the ranks, and over the size; then the run's own."""
     return [
         *generic.draw(
-            run, server_and_ring=plots.server_and_ring, over_ranks=plots.over_ranks, over_size=plots.over_size
+            run,
+            server_and_ring=figures_of_scaling.server_and_ring,
+            over_ranks=figures_of_scaling.over_ranks,
+            over_size=figures_of_scaling.over_size,
         ),
         *generic.own_figures(run),
     ]

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from analysis.parquet import read_columns
 from analysis.run import UNFINISHED, Run
-from analysis.tables.parquet import read_columns
 from topologies.units import BadRequest
 
 _KEYS = ("flow", "sender", "receiver", "begin_ns", "end_ns")

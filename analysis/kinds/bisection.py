@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column
 from analysis.fabric import Fabric
 from analysis.figures.bisection import collisions_histogram, hosts_bars, measured_against_best
 from analysis.figures.gantt import gantt
@@ -25,7 +26,6 @@ from analysis.kinds.capacity import HostRate, bisection_bps, collisions, host_ra
 from analysis.measures import data_packets
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, goodput_bps, processor, total_drops
 
 FULL, ALLOWED = "full bisection", "all that the uplinks allow"
@@ -34,6 +34,7 @@ _POSSIBLE_SHARE = 1.02
 NOT_CROSSED = "not tested: no flow took an uplink"
 FULL_SHARE = 0.95  # of the best possible: slow start, one way's delay and the ACKs of the other direction take the rest
 GOOD, POOR = Fraction(1), Fraction(4)  # slide 10: 1:1 is good, over 4:1 poor
+_MOST_HOSTS = 8  # that the page lists
 _NO_FABRIC = "no fabric.json tells what the links allow"
 _NO_TRANSFER = "measured.json has no finished transfer"
 
@@ -303,8 +304,8 @@ def _class(ratio: float) -> str:
     return "poor" if ratio * FULL_SHARE > POOR else "between good and poor"
 
 
-def _hosts_table(run: Run, most: int = 8) -> str:
-    rates = host_rates(run)[:most]
+def _hosts_table(run: Run) -> str:
+    rates = host_rates(run)[:_MOST_HOSTS]
     rows = [
         [
             each.host,

@@ -10,7 +10,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from analysis import text
-from analysis.figures import collective as plots
+from analysis.columns import Column, Table, words
+from analysis.figures import collective as figures_of_collective
 from analysis.figures.gantt import gantt
 from analysis.figures.heat import heat
 from analysis.figures.style import Drawn, drawn
@@ -32,7 +33,6 @@ from analysis.kinds.collective_model import Line, fit
 from analysis.measures import retransmits
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column, Table, words
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_drops
 
 AS_MODELLED, SLOWER, FASTER = "right, and as fast as modelled", "slower than modelled", "faster than modelled"
@@ -337,12 +337,19 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 def figures(run: Run) -> list[Drawn]:
     """Bandwidth and time over the size, and the cases beside each other."""
-    return [*own_figures(run), *draw(run, algorithms=plots.algorithms)]
+    return [*own_figures(run), *draw(run, algorithms=figures_of_collective.algorithms)]
 
 
 def own_figures(run: Run) -> list[Drawn]:
     """Bandwidth and time over the size of the run itself, use of its links, and each rank's part in the calls."""
-    return draw(run, busbw_size=plots.busbw_size, time_size=plots.time_size, heat=heat, gantt=gantt, tail=tail)
+    return draw(
+        run,
+        busbw_size=figures_of_collective.busbw_size,
+        time_size=figures_of_collective.time_size,
+        heat=heat,
+        gantt=gantt,
+        tail=tail,
+    )
 
 
 def draw(run: Run, **drawings: Callable[[Run], tuple[Figure, str, str]]) -> list[Drawn]:

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis import text
-from analysis.figures import compression as plots
+from analysis.columns import Column
+from analysis.figures import compression as figures_of_compression
 from analysis.figures.style import Drawn
 from analysis.kinds.compression_runs import (
     ACCURATE_WITHIN,
@@ -41,7 +42,6 @@ from analysis.kinds.training_steps import (
 )
 from analysis.pages.markup import Html
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
 
 LEARNS, FAILS, WRONG = "learns", "does not learn", "wrong numbers"
@@ -219,7 +219,7 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 def figures(run: Run) -> list[Drawn]:
     """Accuracy over steps and over time, and what is traded for what."""
-    return draw(run, accuracy=plots.accuracy_curves, trade=plots.trade)
+    return draw(run, accuracy=figures_of_compression.accuracy_curves, trade=figures_of_compression.trade)
 
 
 def sections(run: Run) -> Html:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column
 from analysis.figures import control
 from analysis.figures.style import Drawn
 from analysis.kinds.control_points import MARKS, PAUSES, Point, point, points
@@ -17,7 +18,6 @@ from analysis.kinds.shares import FULL_SHARE, full, line_share, lossless, share_
 from analysis.measures import cnps, marks, paused_s, pauses
 from analysis.pages.markup import Html
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import Verdict
 
 _SAME_SHARE = 0.01  # of the highest goodput: what differs by less is the same

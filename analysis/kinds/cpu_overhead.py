@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from analysis import text
-from analysis.figures import cpu_overhead as plots
+from analysis.columns import Column, Table
+from analysis.figures import cpu_overhead as figures_of_cpu_overhead
 from analysis.figures.style import Drawn
 from analysis.kinds import collective
 from analysis.kinds.collective_calls import SizeRow, calls, size_rows
@@ -15,7 +16,6 @@ from analysis.kinds.host_copies import copies_of, copies_section
 from analysis.kinds.published import Compared, published_table
 from analysis.pages.markup import Html
 from analysis.run import Run
-from analysis.tables.columns import Column, Table
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
 
 CHEAPER, NO_CHEAPER = "RDMA spares time and processor", "RDMA spares nothing"
@@ -168,7 +168,7 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 def figures(run: Run) -> list[Drawn]:
     """Time over size of all paths, and what copies cost this machine."""
-    return collective.draw(run, paths=plots.paths, copies=plots.copies)
+    return collective.draw(run, paths=figures_of_cpu_overhead.paths, copies=figures_of_cpu_overhead.copies)
 
 
 def claims(run: Run) -> list[Compared]:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column
 from analysis.dcqcn_model import Curve, Sender, marking_probability
-from analysis.figures import long_flows as plots
+from analysis.figures import long_flows as figures_of_long_flows
 from analysis.figures.style import Drawn
 from analysis.kinds import long_flows as generic
 from analysis.kinds.fairness import FAIR_INDEX, judged
@@ -33,7 +34,6 @@ from analysis.kinds.shares import (
 )
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import Evidence, Verdict
 from topologies.units import parse_bytes, parse_duration_ns, parse_rate_bps
 
@@ -134,12 +134,12 @@ def figures(run: Run) -> list[Drawn]:
     """Goodput and fairness as flows join and leave, DCQCN's rates, the queue, the cases, and the pauses."""
     return draw(
         run,
-        goodput=plots.goodput,
-        fairness=plots.fairness_over_time,
-        rates=plots.rates,
-        queue=plots.queue_over_time,
-        cases=plots.cases,
-        pauses=plots.pause_timeline,
+        goodput=figures_of_long_flows.goodput,
+        fairness=figures_of_long_flows.fairness_over_time,
+        rates=figures_of_long_flows.rates,
+        queue=figures_of_long_flows.queue_over_time,
+        cases=figures_of_long_flows.cases,
+        pauses=figures_of_long_flows.pause_timeline,
     )
 
 

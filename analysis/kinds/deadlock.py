@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column, words
 from analysis.congestion_tree import circle, held_at
-from analysis.figures import long_flows as plots
+from analysis.figures import long_flows as figures_of_long_flows
 from analysis.figures import tree
 from analysis.figures.style import Drawn
 from analysis.kinds.arrivals import arrivals, long_flows, unjudged
@@ -23,9 +24,9 @@ from analysis.kinds.signals import noted
 from analysis.kinds.watchdog import acts, setting, watched
 from analysis.measures import paused_s
 from analysis.pages.markup import Html, table
-from analysis.pause_log import WATCHDOG_ON, Span
+from analysis.pause_log import WATCHDOG_ON
 from analysis.run import Run
-from analysis.tables.columns import Column, words
+from analysis.transport.spans import Span
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_discards, total_drops
 
 DEADLOCK, BROKEN, FREE = "deadlock", "deadlock, broken by the watchdog", "no deadlock"
@@ -175,12 +176,12 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 def figures(run: Run) -> list[Drawn]:
     """Goodput over time, the circle on the fabric, and the pauses."""
     last = _last_ns(run)
-    shade = plots.Shade(last, "the last quarter") if last else None
+    shade = figures_of_long_flows.Shade(last, "the last quarter") if last else None
     return draw(
         run,
-        goodput=lambda each: plots.goodput(each, shade, headline(each)),
+        goodput=lambda each: figures_of_long_flows.goodput(each, shade, headline(each)),
         tree=lambda each: tree.tree(each, last),
-        pauses=lambda each: plots.pause_timeline(each, shade),
+        pauses=lambda each: figures_of_long_flows.pause_timeline(each, shade),
     )
 
 

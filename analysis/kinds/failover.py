@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column
 from analysis.figures.failover import failures_compared, timeline
 from analysis.figures.style import Drawn, drawn
 from analysis.kinds.losses import CONTROLLER, Failure, begin_ns, died_ns, failures, losses, streams, unattributed
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict
 
 RECOVERS, NOTHING_FAILED = "recovers in time", "nothing failed"

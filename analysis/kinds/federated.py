@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from analysis import text
-from analysis.figures import federated as plots
+from analysis.columns import Column
+from analysis.figures import federated as figures_of_federated
 from analysis.figures.gantt import clients
 from analysis.figures.heat import heat
 from analysis.figures.style import Drawn, drawn
@@ -37,7 +38,6 @@ from analysis.kinds.federated_rounds import (
 from analysis.measures import kernel_timeouts
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, buffer_drops, processor
 
 CONVERGES, NOT_YET = "converges", "short of the target"
@@ -259,9 +259,9 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 def figures(run: Run) -> list[Drawn]:
     """Accuracy over time, what rounds are made of, when updates arrive and their tail, the longest round, the links."""
     drawings = {
-        "accuracy": plots.accuracy,
-        "rounds": plots.rounds,
-        "arrivals": plots.arrivals,
+        "accuracy": figures_of_federated.accuracy,
+        "rounds": figures_of_federated.rounds,
+        "arrivals": figures_of_federated.arrivals,
         "tail": tail,
         "gantt": clients,
         "heat": heat,

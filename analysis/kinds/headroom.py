@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column
 from analysis.figures.headroom import losses
 from analysis.figures.signals import pauses as pauses_figure
 from analysis.figures.style import Drawn, drawn
@@ -17,7 +18,6 @@ from analysis.kinds.room import Room, room, rooms
 from analysis.measures import paused_s, pauses, queue_bytes
 from analysis.pages.markup import Html
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, goodput_bps, median_seconds, processor
 
 ENOUGH, LOSES = "no loss", "loses packets"

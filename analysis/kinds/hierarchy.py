@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from analysis import text
-from analysis.figures import hierarchy as plots
+from analysis.columns import Column
+from analysis.figures import hierarchy as figures_of_hierarchy
 from analysis.figures.style import Drawn
 from analysis.kinds import collective as generic
 from analysis.kinds.collective import COLUMNS as COLUMNS
@@ -35,7 +36,6 @@ from analysis.kinds.slides_hierarchy import compared
 from analysis.pages.markup import Html, table
 from analysis.run import Run
 from analysis.spec import GPUS_PER_SERVER
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict
 
 NAME = "hierarchy"
@@ -185,7 +185,11 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 def figures(run: Run) -> list[Drawn]:
     """1 GB over the GPUs beside slide 19, a server alone beside slide 17, the ways beside each other; the run's own."""
-    drawings = {"gpus": plots.gpus, "inside": plots.inside, "ways": plots.ways}
+    drawings = {
+        "gpus": figures_of_hierarchy.gpus,
+        "inside": figures_of_hierarchy.inside,
+        "ways": figures_of_hierarchy.ways,
+    }
     return [*generic.draw(run, **drawings), *generic.own_figures(run)]
 
 

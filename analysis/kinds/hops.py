@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column
 from analysis.figures.hops import delays, links_map
 from analysis.figures.style import Drawn, drawn
 from analysis.kinds.probes import Probe, by_links, per_hop_ns, place, probes, spread_ns, unreached
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
 
 AS_LAID_OUT, OTHERWISE = "as laid out", "not as laid out"

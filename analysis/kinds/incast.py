@@ -12,6 +12,7 @@ from html import escape
 from typing import Any, Callable
 
 from analysis import text
+from analysis.columns import Column
 from analysis.congestion_tree import held_links
 from analysis.cost_model import buffer_fill_seconds, goodput_one_timeout_bps, line_rate_fill_seconds
 from analysis.figures.incast import draw_all
@@ -33,7 +34,6 @@ from analysis.measures import (
 )
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.transport.roce import QP_TIMEOUT_NS
 from analysis.transport.stalls import MEANINGS, Stall
 from analysis.verdicts import (

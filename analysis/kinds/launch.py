@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column
 from analysis.figures.launch import ranks_over_time, rates_over_time, wire_bytes
 from analysis.figures.style import Drawn, drawn
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, total_drops
 
 DONE, FAILED, TIMEOUT, BROKEN_OFF = "all ranks done", "a rank failed", "timeout", "broken off"

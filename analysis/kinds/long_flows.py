@@ -14,7 +14,8 @@ from typing import Any, Callable
 from matplotlib.figure import Figure
 
 from analysis import text
-from analysis.figures import long_flows as plots
+from analysis.columns import Column
+from analysis.figures import long_flows as figures_of_long_flows
 from analysis.figures import tree
 from analysis.figures.gantt import shares_gantt
 from analysis.figures.heat import heat
@@ -39,7 +40,6 @@ from analysis.kinds.shares import (
 from analysis.measures import cnps, marks, paused_s, pauses
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_discards, total_drops
 
 FAIR, UNFAIR, IDLE, LOSES = "fair and full", "unfair", "fair, but not full", "loses packets"
@@ -145,12 +145,12 @@ def figures(run: Run) -> list[Drawn]:
     """Goodput and fairness over time, the cases, DCQCN's rates, the queue, the pauses, and use of the links."""
     return draw(
         run,
-        goodput=plots.goodput,
-        cases=plots.cases,
-        fairness=plots.fairness_over_time,
-        rates=plots.rates,
-        queue=plots.queue_over_time,
-        pauses=plots.pause_timeline,
+        goodput=figures_of_long_flows.goodput,
+        cases=figures_of_long_flows.cases,
+        fairness=figures_of_long_flows.fairness_over_time,
+        rates=figures_of_long_flows.rates,
+        queue=figures_of_long_flows.queue_over_time,
+        pauses=figures_of_long_flows.pause_timeline,
         tree=tree.tree,
         gantt=shares_gantt,
         heat=heat,

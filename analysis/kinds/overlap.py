@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column
 from analysis.figures.overlap import buckets, saved
 from analysis.figures.style import Drawn
 from analysis.figures.training import timeline
@@ -21,7 +22,6 @@ from analysis.kinds.overlap_pairs import Pair, pair_of, pairs
 from analysis.kinds.shares import others, share_words
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
 
 CLAIMED_SAVED = 0.40  # slide 20: training time down by 40 % or more

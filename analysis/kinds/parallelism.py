@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis import text
-from analysis.figures import parallelism as plots
+from analysis.columns import Column
+from analysis.figures import parallelism as figures_of_parallelism
 from analysis.figures.style import Drawn
 from analysis.kinds.long_flows import draw
 from analysis.kinds.parallel_model import FEW, WAYS, Work, peers_words, shape
@@ -30,7 +31,6 @@ from analysis.kinds.training_steps import (
 from analysis.measures import ratio
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
 from topologies.units import parse_bytes
 
@@ -230,7 +230,11 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 def figures(run: Run) -> list[Drawn]:
     """The traffic matrix of each way of sharing, and the parts of its step."""
-    return draw(run, traffic=plots.matrices, parts=lambda each: plots.parts(each, communication_s, bubble_s))
+    return draw(
+        run,
+        traffic=figures_of_parallelism.matrices,
+        parts=lambda each: figures_of_parallelism.parts(each, communication_s, bubble_s),
+    )
 
 
 def sections(run: Run) -> Html:

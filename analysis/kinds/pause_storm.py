@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from analysis import text
-from analysis.figures import long_flows as plots
+from analysis.columns import Column
+from analysis.figures import long_flows as figures_of_long_flows
 from analysis.figures import tree
 from analysis.figures.style import Drawn
 from analysis.kinds.arrivals import LongFlow, arrivals, long_flows, unjudged
@@ -24,9 +25,9 @@ from analysis.kinds.long_flows import summarize as summarize
 from analysis.kinds.shares import lossless, others, share_words
 from analysis.kinds.watchdog import acts, setting, watched
 from analysis.pages.markup import Html, table
-from analysis.pause_log import Span, clipped, total_s
+from analysis.pause_log import clipped, total_s
 from analysis.run import Run
-from analysis.tables.columns import Column
+from analysis.transport.spans import Span
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_discards, total_drops
 from topologies.units import BadRequest, parse_duration_ns
 
@@ -285,13 +286,13 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 def figures(run: Run) -> list[Drawn]:
     """Goodput over time with the time in which the host is stuck, who paused whom, and when."""
     spans = [each.span_ns for each in stuck(run)]
-    shade = plots.Shade(spans[0], f"{stuck(run)[0].host} is stuck") if spans else None
+    shade = figures_of_long_flows.Shade(spans[0], f"{stuck(run)[0].host} is stuck") if spans else None
     return draw(
         run,
-        goodput=lambda each: plots.goodput(each, shade, _kept_words(each)),
+        goodput=lambda each: figures_of_long_flows.goodput(each, shade, _kept_words(each)),
         tree=lambda each: tree.tree(each, spans[0] if spans else None),
-        pauses=lambda each: plots.pause_timeline(each, shade),
-        rates=plots.rates,
+        pauses=lambda each: figures_of_long_flows.pause_timeline(each, shade),
+        rates=figures_of_long_flows.rates,
     )
 
 

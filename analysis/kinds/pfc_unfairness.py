@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column
 from analysis.congestion_tree import way_back
-from analysis.figures import long_flows as plots
+from analysis.figures import long_flows as figures_of_long_flows
 from analysis.figures import tree
 from analysis.figures.style import Drawn
 from analysis.kinds import long_flows as generic
@@ -37,7 +38,6 @@ from analysis.kinds.shares import (
 )
 from analysis.pages.markup import Html
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
 
 FAIR, UNFAIR, OTHERWISE = "fair to flows", "fair to ports, unfair to flows", "fair to neither flows nor ports"
@@ -143,11 +143,11 @@ def figures(run: Run) -> list[Drawn]:
     special = {label: lone(each) for label, each in alike(run).items()}
     return draw(
         run,
-        goodput=plots.goodput,
-        cases=lambda each: plots.cases(each, special, "alone behind its port"),
-        fairness=plots.fairness_over_time,
-        rates=plots.rates,
-        pauses=plots.pause_timeline,
+        goodput=figures_of_long_flows.goodput,
+        cases=lambda each: figures_of_long_flows.cases(each, special, "alone behind its port"),
+        fairness=figures_of_long_flows.fairness_over_time,
+        rates=figures_of_long_flows.rates,
+        pauses=figures_of_long_flows.pause_timeline,
         tree=tree.tree,
     )
 

@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column
 from analysis.figures.spread import histogram
 from analysis.figures.style import Drawn, drawn
 from analysis.kinds.chi_square import ChiSquare
 from analysis.kinds.spread import LEAST_EXPECTED, Tier, is_regular, tiers
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict
 from topologies.units import BadRequest
 

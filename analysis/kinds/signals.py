@@ -4,8 +4,9 @@ for what the run does not tell, or does not have."""
 from __future__ import annotations
 
 from analysis.dcqcn import CNP_SENT
-from analysis.pause_log import XOFF, Span, clipped, total_s
+from analysis.pause_log import XOFF, clipped, total_s
 from analysis.run import Run
+from analysis.transport.spans import Span
 
 
 def pauses(run: Run, start_ns: int | None = None, end_ns: int | None = None) -> int | None:

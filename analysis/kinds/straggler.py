@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from analysis import text
-from analysis.figures import training as plots
+from analysis.figures import training as figures_of_training
 from analysis.figures.style import Drawn, drawn
 from analysis.kinds import training
 from analysis.kinds.long_flows import draw
@@ -258,10 +258,10 @@ def figures(run: Run) -> list[Drawn]:
     left = next((each.cured for each in cures(run) if _given(each.cured.run, "backup_workers") != "none"), None)
     beside = {name: each for name, each in (("straggler_waits", slow), ("straggler_left", left)) if each is not None}
     shown = [
-        drawn(name, run.path / "figures", partial(plots.timeline, each.run, each.label))
+        drawn(name, run.path / "figures", partial(figures_of_training.timeline, each.run, each.label))
         for name, each in beside.items()
     ]
-    cases, own = draw(run, training_cases=plots.cases, training_timeline=plots.timeline)
+    cases, own = draw(run, training_cases=figures_of_training.cases, training_timeline=figures_of_training.timeline)
     return [cases, *shown, own]
 
 

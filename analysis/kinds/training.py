@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis import text
-from analysis.figures import training as plots
+from analysis.columns import Column
+from analysis.figures import training as figures_of_training
 from analysis.figures.heat import heat
 from analysis.figures.style import Drawn
 from analysis.figures.tail import tail
@@ -33,7 +34,6 @@ from analysis.kinds.training_steps import (
 from analysis.measures import retransmits
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
 
 AS_MODELLED, SLOWER, FASTER = "right, and as fast as modelled", "slower than modelled", "faster than modelled"
@@ -195,7 +195,13 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 def figures(run: Run) -> list[Drawn]:
     """Each rank's last steps, the steps of all cases, use of the links, and the tail of the steps."""
-    return draw(run, training_timeline=plots.timeline, training_cases=plots.cases, heat=heat, tail=tail)
+    return draw(
+        run,
+        training_timeline=figures_of_training.timeline,
+        training_cases=figures_of_training.cases,
+        heat=heat,
+        tail=tail,
+    )
 
 
 def sections(run: Run) -> Html:

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis import text
-from analysis.figures import breakdown as plots
+from analysis.columns import Column
+from analysis.figures import breakdown as figures_of_breakdown
 from analysis.figures.style import Drawn
 from analysis.kinds.breakdown_model import (
     ANCHOR,
@@ -44,7 +45,6 @@ from analysis.kinds.training import right
 from analysis.kinds.training_steps import sent_per_step, training_steps, wrong_numbers
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
 
 AS_CLAIMED, LESS, MORE = "as claimed", "less than claimed", "more than claimed"
@@ -260,7 +260,7 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 def figures(run: Run) -> list[Drawn]:
     """The share over the number of ranks, and the parts of the step."""
-    return draw(run, share_ranks=plots.share_ranks, parts=plots.parts)
+    return draw(run, share_ranks=figures_of_breakdown.share_ranks, parts=figures_of_breakdown.parts)
 
 
 def sections(run: Run) -> Html:

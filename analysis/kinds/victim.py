@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column
 from analysis.congestion_tree import peers, way_back
-from analysis.figures import long_flows as plots
+from analysis.figures import long_flows as figures_of_long_flows
 from analysis.figures import tree
 from analysis.figures.gantt import shares_gantt
 from analysis.figures.heat import heat
@@ -37,7 +38,6 @@ from analysis.kinds.shares import (
 )
 from analysis.pages.markup import Html
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, buffer_drops, processor
 
 VICTIM, SPARED, LOSES = "a victim of congestion elsewhere", "spared", "packets are lost instead"
@@ -211,11 +211,11 @@ def figures(run: Run) -> list[Drawn]:
     special = {label: [flow.name for flow in victims(each)] for label, each in alike(run).items()}
     return draw(
         run,
-        goodput=plots.goodput,
-        cases=lambda each: plots.cases(each, special, "the victim"),
+        goodput=figures_of_long_flows.goodput,
+        cases=lambda each: figures_of_long_flows.cases(each, special, "the victim"),
         tree=tree.tree,
-        pauses=plots.pause_timeline,
-        rates=plots.rates,
+        pauses=figures_of_long_flows.pause_timeline,
+        rates=figures_of_long_flows.rates,
         heat=heat,
         gantt=shares_gantt,
     )

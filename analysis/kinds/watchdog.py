@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from analysis.kinds.signals import noted
-from analysis.pause_log import WATCHDOG_ON, Span
+from analysis.pause_log import WATCHDOG_ON
 from analysis.run import Run
+from analysis.transport.spans import Span
 from analysis.verdicts import Evidence
 
 

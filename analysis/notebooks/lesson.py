@@ -29,7 +29,6 @@ plt.rcParams.update(
     {
         **{"figure.figsize": (8, 3.4), "figure.dpi": 110, "axes.grid": True, "axes.axisbelow": True},
         **{"grid.color": GRID, "axes.spines.top": False, "axes.spines.right": False, "axes.labelcolor": INK},
-        "text.parse_math": True,  # powers of ten at logarithmic axes
     }
 )
 

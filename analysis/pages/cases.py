@@ -7,11 +7,11 @@ from html import escape
 from typing import Any
 
 from analysis import text
+from analysis.columns import Column
 from analysis.kinds import Kind, kind_of
 from analysis.pages.markup import Cell, Html, table
 from analysis.run import Run, is_sweep_point
 from analysis.summary import comparison
-from analysis.tables.columns import Column
 from analysis.text import NOTHING
 
 # The columns of every kind: the terminal has them too.

@@ -49,8 +49,8 @@ def comparison_page(runs: Sequence[Run], path: Path) -> str:
     body = (
         paragraph(_kinds_words(groups), "open"),
         section("Verdicts", _verdicts(named)),
-        section("What differs in the specifications", _differences(named)),
         *(_rows(kind, members, alone=len(groups) == 1) for kind, members in groups),
+        section("What differs in the specifications", _differences(named)),
         section("Over time", paragraph(_OVERLAID, "soft") if charts else "", shell.timelines(charts)),
         _figures(named),
         section("The runs", _places(named)),
@@ -106,7 +106,8 @@ def _verdicts(named: Sequence[Named]) -> Html:
 
 
 def _differences(named: Sequence[Named]) -> Html:
-    """One row for each key of the specs whose values are not all the same, a column for each run."""
+    """One row for each key of the specs whose values are not all the same, a column for each run; the keys that only
+    some of them use are folded away."""
     keys = list(dict.fromkeys(key for _, run in named for key in run.spec))
     differing = [key for key in keys if len({repr(run.spec.get(key)) for _, run in named}) > 1]
     asked = [key for key in differing if key not in _UNCOMPARED]
@@ -114,7 +115,14 @@ def _differences(named: Sequence[Named]) -> Html:
     if not asked:
         return paragraph(_NO_DIFFERENCE.format(rest=f" but {' and '.join(aside)}" if aside else ""))
     rows = [[key, *(_value(run, key) for _, run in named)] for key in (*asked, *aside)]
-    return table(("key", *(name for name, _ in named)), rows, stacked=True)
+    used = [row for row in rows if text.NOTHING not in row]
+    others = [row for row in rows if text.NOTHING in row]
+    heads = ("key", *(name for name, _ in named))
+    shown = table(heads, used, stacked=True) if used else Html("")
+    if not others:
+        return shown
+    summary = f"<summary>{text.counted(len(others), 'key')} that not all of them use</summary>"
+    return Html(f"{shown}<details>{summary}{table(heads, others, stacked=True)}</details>")
 
 
 def _value(run: Run, key: str) -> str:

@@ -1,5 +1,5 @@
 """The page of a run: one self-contained HTML file, its figures and timelines inside, without the network; readable on a
-phone, in print, light and dark. What every page shares is in page_shell."""
+phone, in print, light and dark. What every page shares is in pages/shell.py."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ _REPEAT = (
     "From the project's folder; equal specification and seed give an equal run (each case has a spec.yaml of its own "
     "in cases/):"
 )
+_ASKED = ("Question", "Claim", "Expected")
 _EARLY = "The run was not completed: this page tells of what it had measured when it ended."
 _REBUILD = "Figures and report are rebuilt from the run directory alone:"
 
@@ -59,6 +60,7 @@ def page(run: Run, figures: Sequence[Drawn]) -> str:
     kind, experiment = kind_of(run), str(run.spec.get("experiment"))
     verdict, charts = kind.verdict(run), run_charts(run)
     body = (
+        _asked(run),
         Html(f"<p>{shell.badge(verdict.verdict, verdict.good)}</p>"),
         paragraph(kind.beside(run)),
         shell.tiles(kind.tiles(run)),
@@ -80,6 +82,14 @@ def page(run: Run, figures: Sequence[Drawn]) -> str:
         section("How to reproduce", shell.commands((_REPEAT, repeat(run)), (_REBUILD, rebuild(run)))),
     )
     return shell.render(Page(f"{experiment}: {verdict.verdict}", experiment, kind.headline(run), body, charts))
+
+
+def _asked(run: Run) -> Html:
+    """What the experiment asks, the claim that it tries, and what should be seen, as far as the run tells."""
+    asked = run.provenance.get("asked")
+    told = asked if isinstance(asked, dict) else {}
+    lines = (f"{name}: {told[name.lower()]}" for name in _ASKED if told.get(name.lower()))
+    return Html("".join(paragraph(line, "soft") for line in lines))
 
 
 def _missing(run: Run, verdict: Verdict) -> Html:

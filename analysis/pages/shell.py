@@ -115,7 +115,8 @@ def section(heading: str, *parts: Cell) -> Html:
 
 def paragraph(words: str, kind: str = "") -> Html:
     """A paragraph, of one of the style sheet's classes; nothing without words."""
-    return Html(f"<p{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{escape(words)}</p>" if words else "")
+    opening = f'<p class="{kind}">' if kind else "<p>"
+    return Html(f"{opening}{escape(words)}</p>" if words else "")
 
 
 def badge(words: str, good: bool | None) -> Html:

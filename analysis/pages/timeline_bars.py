@@ -13,8 +13,9 @@ from analysis.kinds.arrivals import long_flows
 from analysis.kinds.training_steps import rank_hosts, training_steps
 from analysis.pages.timeline_lines import round_begins, time_title
 from analysis.pages.timelines import MOST_BARS, Bars, Chart, Clock, View, joined_spans
-from analysis.pause_log import Span, clipped, total_s
+from analysis.pause_log import clipped, total_s
 from analysis.run import Run
+from analysis.transport.spans import Span
 from analysis.transport.stalls import CAUSES, MEANINGS, Stall
 
 MOST_ROWS = 64

@@ -15,6 +15,7 @@ import numpy as np
 
 MOST_POINTS = 12_000  # of all lines of a chart together: a few hundred KB of text
 MOST_BARS = 4_000
+# Finer than the axis of a figure (style.time_unit): who zooms in keeps the unit, and its numbers stay below 20,000.
 _TIMES = ((1e9, "s", 20), (1e6, "ms", 2e-3), (1e3, "µs", 0))  # ns in the unit, its name, for spans of so many seconds
 STEPS, TICKS, DOTS = FORMS = ("steps", "ticks", "dots")  # each value holds until the next, or stands alone
 _DIGITS = 7  # of values; times keep their nanoseconds

@@ -9,12 +9,14 @@ front (OWASP, "CSV Injection"); Parquet has it as it is. Tables without a row ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.files import put_whole
 from topologies.units import BadRequest
 
 if TYPE_CHECKING:
@@ -35,8 +37,8 @@ def export(tables: Mapping[str, DataFrame], folder: Path, form: str) -> list[Pat
     write = _write_parquet if form == PARQUET else _write_csv
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        paths = [_whole(folder / f"{name}.{form}", table, write) for name, table in flat.items()]
-        return [*paths, _whole(folder / "columns.csv", columns_of(flat), _write_csv)]
+        paths = [put_whole(folder / f"{name}.{form}", partial(write, table)) for name, table in flat.items()]
+        return [*paths, put_whole(folder / "columns.csv", partial(_write_csv, columns_of(flat)))]
     except OSError as error:
         raise BadRequest(f"--out: {folder} cannot be written ({error.strerror}); allowed: a folder") from error
 
@@ -86,22 +88,11 @@ def _type(column: Series) -> str:
     return "string" if name in ("object", "str", "category") else name
 
 
-def _whole(path: Path, table: DataFrame, write: Callable[[Path, DataFrame], None]) -> Path:
-    """Write beside `path` and put it in its place: no reader finds half a file."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        write(part, table)
-        return part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def _write_parquet(path: Path, table: DataFrame) -> None:
+def _write_parquet(table: DataFrame, path: Path) -> None:
     table.to_parquet(path, engine="pyarrow", index=False)
 
 
-def _write_csv(path: Path, table: DataFrame) -> None:
+def _write_csv(table: DataFrame, path: Path) -> None:
     harmless = {name: table[name].map(_harmless) for name in table.columns if _type(table[name]) == "string"}
     table.assign(**harmless).to_csv(path, index=False, lineterminator="\n")
 

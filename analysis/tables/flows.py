@@ -9,9 +9,9 @@ import numpy as np
 
 from analysis.run import Run
 from analysis.tables.layout import FLAG, FLOAT, INT, TEXT, TIME, TIME_OR_NONE, WHOLE, Layout, Row, frame_of_rows
-from analysis.transport.flows import Sent
-from analysis.transport.retransmits import RTO
+from analysis.transport.events import RTO
 from analysis.transport.roce import QP_TIMEOUT
+from analysis.transport.sent import Sent
 from analysis.transport.stalls import MEANINGS, waits
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.pause_log import Span
 from analysis.run import Run
 from analysis.tables.layout import FLAG, FLOAT, INT, TEXT, TIME, WHOLE, Layout, Row, frame, frame_of_rows
+from analysis.transport.spans import Span
 from analysis.verdicts import port_drops
 
 if TYPE_CHECKING:

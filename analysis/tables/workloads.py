@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from analysis.parquet import read_columns
 from analysis.run import Run
 from analysis.tables.layout import FLAG, FLOAT, INT, TEXT, TIME, TIME_OR_NONE, WHOLE, Layout, Row, frame, frame_of_rows
-from analysis.tables.parquet import read_columns
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -72,10 +72,10 @@ def _transfers(run: Run) -> DataFrame:
     return frame_of_rows(_TRANSFERS, rows, run.origin_ns)
 
 
-def _seconds(entry: Mapping[str, Any], start: str = "start_ns", end: str = "end_ns") -> Row:
+def _seconds(entry: Mapping[str, Any], start: str = "start_ns") -> Row:
     """How long an entry lasted; missing where it did not begin or end."""
-    known = entry.get(start) is not None and entry.get(end) is not None
-    return {"seconds": (entry[end] - entry[start]) / 1e9 if known else None}
+    known = entry.get(start) is not None and entry.get("end_ns") is not None
+    return {"seconds": (entry["end_ns"] - entry[start]) / 1e9 if known else None}
 
 
 def _by_name(layout: Layout, key: str) -> Make:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analysis.capture.hashing import MIX
 from analysis.capture.packets import Packets
 from analysis.transport.sequences import differs, run_lengths
 
 _COPY_WITHIN_NS = 1_000_000
 _TELLING_SHARE = 0.9  # of a direction's neighbouring frames that differ: their identifications must, too
-_MIXED = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio (Knuth, volume 3, section 6.4)
 
 
 def copies_among(
@@ -31,7 +31,7 @@ def copies_among(
     found = np.zeros(len(rows), np.bool_)
     mixed = direction.astype(np.uint64)
     for column in (*columns, identification):
-        mixed = (mixed ^ column.astype(np.uint64)) * _MIXED
+        mixed = (mixed ^ column.astype(np.uint64)) * MIX
         mixed ^= mixed >> np.uint64(29)
     if not _has_twice(mixed):
         return found

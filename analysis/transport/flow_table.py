@@ -106,7 +106,7 @@ class FlowTable:
         """The flow of this number."""
         at, facts = self._places[number], self._facts[number]
         src_ip, sport, dst_ip, dport = self._ends[number]
-        source, destination = f"{self._host(src_ip)}{sport}", f"{self._host(dst_ip)}{dport}"
+        source, destination = f"{self._host(src_ip)}:{sport}", f"{self._host(dst_ip)}:{dport}"
         name = names.get((source, destination)) or f"{source} > {destination}"
         return Flow(
             name=f"{name} ({facts.reuse + 1})" if facts.reuse else name,
@@ -125,7 +125,7 @@ class FlowTable:
     def _host(self, address: int) -> str:
         """An endpoint in words, without its port."""
         if address not in self._hosts:
-            self._hosts[address] = self._packets.endpoint(address, 0)[:-1]
+            self._hosts[address] = self._packets.host(address)
         return self._hosts[address]
 
 

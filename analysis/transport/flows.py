@@ -13,10 +13,8 @@ import numpy as np
 from analysis.capture.packets import ACK, FIN, SYN, Packets
 from analysis.transport.connections import Directions, directions_of
 from analysis.transport.flow_table import Acks, FlowTable, Sends
-from analysis.transport.sent import Flow, Sent
-from analysis.transport.sequences import distance, run_lengths, running_max, shifted, unwrap, unwrap_runs
-
-__all__ = ["Flow", "Sent", "distance", "flows_of", "unwrap"]
+from analysis.transport.sent import Flow
+from analysis.transport.sequences import distance, run_lengths, running_max, shifted, unwrap_runs
 
 
 def flows_of(packets: Packets, names: Mapping[tuple[str, str], str] | None = None) -> list[Flow]:

@@ -59,11 +59,6 @@ def compare_with_tshark(path: str | Path) -> Agreement:
     return compare(labels(read_capture(path)), tshark_labels(path))
 
 
-def label_agreement(path: str | Path) -> float:
-    """The share of a capture's packets whose labels are tshark's."""
-    return compare_with_tshark(path).share
-
-
 def compare(ours: Labels, theirs: Labels) -> Agreement:
     """Two sets of labels of the same packets; raises BadRequest for a different number of packets."""
     if len(ours.bits) != len(theirs.bits):

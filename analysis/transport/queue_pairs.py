@@ -59,21 +59,15 @@ class RoceFlow(Sent):
     @cached_property
     def is_retransmission(self) -> np.ndarray:
         """Which packets (n,) have a number no higher than one that was sent before (at the sender's own capture they
-        repeat it; elsewhere see `is_repeat`)."""
+        repeat it; elsewhere those that `fills_gap` names do not)."""
         return self.send_psn <= self.highest_psn_before
 
     @cached_property
-    def unseen_packets(self) -> int:
-        """Numbers of the sequence between the lowest and the highest that were never seen."""
-        return int(self.send_psn.max()) + 1 - len(np.unique(self.send_psn))
-
-    @cached_property
-    def _seen(self) -> tuple[np.ndarray, int]:
-        """Which packets bring a number that was not seen before, below the highest one; and the bytes of those that
-        never came, taken to be as long as the longest."""
+    def fills_gap(self) -> np.ndarray:
+        """Which packets (n,) bring a number that was not seen before, below the highest one."""
         fills = np.zeros(len(self.send_psn), np.bool_)
         fills[np.unique(self.send_psn, return_index=True)[1]] = True
-        return fills & self.is_retransmission, self.unseen_packets * int((self.send_end - self.send_start).max())
+        return fills & self.is_retransmission
 
     @cached_property
     def is_needless(self) -> np.ndarray:
@@ -118,7 +112,7 @@ def flows_of_roce(packets: Packets, names: Mapping[tuple[str, str], str] | None 
 
 def _unknown(packets: Packets, address: int) -> str:
     """An endpoint of which no packet tells the queue pair."""
-    return packets.endpoint(address, 0)[:-1] + UNKNOWN_PAIR
+    return f"{packets.host(address)}:{UNKNOWN_PAIR}"
 
 
 def flow_between(packets: Packets, source: str, destination: str, name: str) -> RoceFlow | None:

@@ -57,28 +57,14 @@ from analysis.transport.events import (
     needless,
 )
 from analysis.transport.loss_state import LossState
+from analysis.transport.recovery import SILENT_ROUND_TRIPS, TICK_NS, Recovery
 from analysis.transport.sent import Flow
 
-__all__ = ["FAST", "GO_BACK_N", "KINDS", "PROBE", "RACK", "RTO", "UNEXPLAINED"]
-
-_DUPLICATES_FOR_FAST = 3  # RFC 5681's threshold
+DUPLICATES_FOR_FAST = 3  # RFC 5681's threshold
 _EARLY_SHARE_OF_RTO = 0.9  # a capture's times leave out the wait in the sender's own queue
 _SILENT_SHARE_OF_RTO = 0.1
-_TICK_NS = 1_000_000  # of Linux's timers, at 1000 a second: the shortest one
-_LINUX_RTO_MIN_NS = 200_000_000
 _LONGEST_RACK_TIMER_NS = 4_000_000  # of Linux, beside the round trips: two ticks, and two for rounding
 _RACK_ROUND_TRIPS = 1.25
-_SILENT_ROUND_TRIPS = 2  # the probe timeout of RFC 8985
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """The loss recovery of a sender: RTO minimum in ns, and whether TLP, RACK and SACK are on."""
-
-    rto_min_ns: int
-    tlp: bool = True
-    rack: bool = True
-    sack: bool = True
 
 
 @dataclass(frozen=True)
@@ -173,8 +159,8 @@ class _Classifier:
             return RACK
         if state.after_timeout:
             return GO_BACK_N
-        told = event.sacked or event.duplicates >= _DUPLICATES_FOR_FAST
-        if self._sack and event.sacked and event.silent_ns >= max(_TICK_NS, self._round_trip_ns):
+        told = event.sacked or event.duplicates >= DUPLICATES_FOR_FAST
+        if self._sack and event.sacked and event.silent_ns >= max(TICK_NS, self._round_trip_ns):
             return RACK
         if state.recovers or told or event.silent_ns < self._round_trip_ns:
             return FAST
@@ -182,12 +168,12 @@ class _Classifier:
 
     def _is_probe(self, event: Event) -> bool:
         possible = self._recovery.tlp and self._sack and not self._state.recovers and event.acked >= self._probed_until
-        silent = event.silent_ns >= max(_SILENT_ROUND_TRIPS * self._round_trip_ns, 1)
+        silent = event.silent_ns >= max(SILENT_ROUND_TRIPS * self._round_trip_ns, 1)
         return possible and silent and event.end == event.highest and not event.sacked
 
     def _is_timeout(self, event: Event) -> bool:
         rto_min_ns = self._recovery.rto_min_ns
-        due_ns = _EARLY_SHARE_OF_RTO * rto_min_ns + _TICK_NS
+        due_ns = _EARLY_SHARE_OF_RTO * rto_min_ns + TICK_NS
         if not event.start <= event.acked < event.end or event.age_ns < due_ns or not event.is_alone:
             return False
         if event.silent_ns < _SILENT_SHARE_OF_RTO * rto_min_ns or (self._state.recovers and event.advance_ns < due_ns):
@@ -220,7 +206,7 @@ class _Classifier:
         flow, before = self._flow, event.segment - 1
         heard_ns = int(flow.ack_ns[event.acks - 1]) if event.acks else 0
         last_ns = max(heard_ns, int(flow.send_ns[before - 1])) if before else heard_ns
-        return int(flow.send_ns[before]) - last_ns >= max(_TICK_NS, self._round_trip_ns)
+        return int(flow.send_ns[before]) - last_ns >= max(TICK_NS, self._round_trip_ns)
 
 
 def _has_sack(flow: Flow, recovery: Recovery) -> bool:
@@ -228,57 +214,6 @@ def _has_sack(flow: Flow, recovery: Recovery) -> bool:
     if flow.ack_sack_blocks.any():
         return True
     return recovery.sack and not flow.ack_is_duplicate.any()
-
-
-@dataclass(frozen=True)
-class Inferred:
-    """The recovery of senders of which nothing but their packets is known, whether that is sure, and why, in a
-    sentence."""
-
-    recovery: Recovery
-    is_certain: bool
-    because: str
-
-
-def infer_recovery(flows: Iterable[Flow]) -> Inferred:
-    """What the timeouts, probes and SACK blocks of flows at their senders show of the loss recovery there.
-
-    The shortest silence, less a round trip, that ended with the first outstanding segment and that nothing else
-    explains gives RTOmin: a whole number of ms, or Linux's 200 ms where there is none. A backed-off or measured RTO is
-    longer, so that even several are no proof.
-    """
-    measured, sack, told = [], False, False
-    for flow in flows:
-        sack = sack or bool(flow.ack_sack_blocks.any())
-        told = told or bool(flow.ack_is_duplicate.any())
-        measured += _timeouts_ns(flow)
-    sack = sack or not told
-    if not measured:
-        return Inferred(
-            Recovery(_LINUX_RTO_MIN_NS, rack=sack, sack=sack),
-            False,
-            "no timeout shows RTOmin: Linux's 200 ms are assumed",
-        )
-    shortest = min(measured)
-    rto_min_ns = max(round(shortest / _TICK_NS), 1) * _TICK_NS
-    because = f"the shortest of {len(measured)} timeouts came after {shortest / 1e6:.3g} ms, a round trip left out"
-    return Inferred(Recovery(rto_min_ns, rack=sack, sack=sack), False, because)
-
-
-def _timeouts_ns(flow: Flow) -> list[int]:
-    """The silences, less the median round trip, before the first outstanding segment was sent again for the first time
-    without any duplicate."""
-    round_trips = flow.rtt_ns()
-    round_trip_ns = int(np.median(round_trips)) if len(round_trips) else 0
-    return [
-        event.silent_ns - round_trip_ns
-        for event in events_of(flow)
-        if event.start <= event.acked < event.end
-        and not event.earlier
-        and not event.duplicates
-        and not event.sacked
-        and event.silent_ns > max(_SILENT_ROUND_TRIPS * 2 * round_trip_ns, _TICK_NS // 2)
-    ]
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.transport.queue_pairs import RoceFlow, flow_between, flows_of_roce
-from analysis.transport.retransmits import GO_BACK_N, UNEXPLAINED, CounterMatch, Resent
+from analysis.transport.events import GO_BACK_N, UNEXPLAINED
+from analysis.transport.queue_pairs import RoceFlow
+from analysis.transport.retransmits import CounterMatch, Resent
+from analysis.transport.spans import Span
 from analysis.transport.stalls import (
     NAK_IGNORED,
     NOT_TOLD,
@@ -41,14 +43,10 @@ from analysis.transport.stalls import (
 )
 from analysis.transport.stalls import UNEXPLAINED as NO_CAUSE
 
-__all__ = ["RoceFlow", "flow_between", "flows_of_roce"]
-
 NAK, QP_TIMEOUT = "nak", "qp_timeout"
 # 4.096 us x 2^14 (InfiniBand specification, volume 1, section 9.9.2.4.2): what the workload gives its queue pairs.
 QP_TIMEOUT_NS = 4096 << 14
 _EARLY_SHARE_OF_TIMEOUT = 0.9  # a capture's times leave out the wait in the sender's own queue
-
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -58,30 +56,31 @@ class GoBack(Resent):
     told: bool
 
 
-def go_backs(flow: RoceFlow, timeout_ns: int = QP_TIMEOUT_NS) -> list[GoBack]:
+def go_backs(flow: RoceFlow) -> list[GoBack]:
     """Every time that the flow went back, in order."""
     steps = np.diff(flow.send_psn, prepend=flow.send_psn[:1] - 1)
     found: list[GoBack] = []
     for index in np.flatnonzero(flow.is_retransmission & (steps != 1)).tolist():
-        found.append(_go_back(flow, index, found[-1] if found else None, timeout_ns))
+        found.append(_go_back(flow, index, found[-1] if found else None))
     return found
 
 
-def _go_back(flow: RoceFlow, index: int, before: GoBack | None, timeout_ns: int) -> GoBack:
+def _go_back(flow: RoceFlow, index: int, before: GoBack | None) -> GoBack:
     acks = int(np.searchsorted(flow.ack_order, flow.send_order[index]))
     since = int(np.searchsorted(flow.ack_order, flow.send_order[before.index])) if before else 0
     time_ns, told = int(flow.send_ns[index]), bool(flow.ack_is_nak[since:acks].any())
     heard_ns = int(flow.ack_ns[acks - 1]) if acks else int(flow.send_ns[0])
     silent_ns = time_ns - max(heard_ns, int(flow.send_ns[index - 1]))
     unheard_ns = time_ns - max(heard_ns, before.time_ns if before else 0)
-    late = silent_ns >= SHARE_OF_TIMER * timeout_ns or (not told and unheard_ns >= _EARLY_SHARE_OF_TIMEOUT * timeout_ns)
+    overdue = not told and unheard_ns >= _EARLY_SHARE_OF_TIMEOUT * QP_TIMEOUT_NS
+    late = silent_ns >= SHARE_OF_TIMER * QP_TIMEOUT_NS or overdue
     kind = QP_TIMEOUT if late else NAK if told else UNEXPLAINED
     return GoBack(*_resent(flow, index, kind), told)
 
 
-def resent(flow: RoceFlow, timeout_ns: int = QP_TIMEOUT_NS) -> list[Resent]:
+def resent(flow: RoceFlow) -> list[Resent]:
     """Every packet of `flow` that was sent again, with its kind, in order of time."""
-    first = {each.index: each for each in go_backs(flow, timeout_ns)}
+    first = {each.index: each for each in go_backs(flow)}
     return [
         first.get(index) or Resent(*_resent(flow, index, GO_BACK_N))
         for index in np.flatnonzero(flow.is_retransmission).tolist()
@@ -93,12 +92,7 @@ def _resent(flow: RoceFlow, index: int, kind: str) -> tuple[int, int, int, int, 
     return index, int(flow.send_ns[index]), start, end, kind, bool(flow.is_needless[index])
 
 
-def roce_stalls(
-    flows: Iterable[RoceFlow],
-    rounds: Sequence[Round],
-    held: Mapping[str, Sequence[Span]],
-    timeout_ns: int = QP_TIMEOUT_NS,
-) -> list[Stall]:
+def roce_stalls(flows: Iterable[RoceFlow], rounds: Sequence[Round], held: Mapping[str, Sequence[Span]]) -> list[Stall]:
     """Every stall of `flows` (sender captures) within `rounds`, in order of time, then of flow; held: for each flow the
     spans in ns during which its sender's NIC was paused."""
     found = [
@@ -109,17 +103,15 @@ def roce_stalls(
             cause_of(silence, backs, held.get(flow.name, ())),
         )
         for flow in flows
-        for backs in [{each.index: each for each in go_backs(flow, timeout_ns)}]
-        for silence in silences(flow, rounds, threshold_ns(flow, timeout_ns))
+        for backs in [{each.index: each for each in go_backs(flow)}]
+        for silence in silences(flow, rounds, threshold_ns(flow))
     ]
     return sorted(found, key=lambda stall: (stall.start_s, stall.flow))
 
 
-def threshold_ns(flow: RoceFlow, timeout_ns: int = QP_TIMEOUT_NS) -> float:
+def threshold_ns(flow: RoceFlow) -> float:
     """The silence that counts as a stall of this flow: half of the timeout, and 8 median round trips."""
-    round_trips = flow.rtt_ns()
-    median_ns = float(np.median(round_trips)) if len(round_trips) else 0.0
-    return max(SHARE_OF_TIMER * timeout_ns, ROUND_TRIPS * median_ns)
+    return max(SHARE_OF_TIMER * QP_TIMEOUT_NS, ROUND_TRIPS * flow.median_rtt_ns)
 
 
 def cause_of(silence: Silence, backs: Mapping[int, GoBack], held: Iterable[Span]) -> str:

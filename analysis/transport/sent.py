@@ -9,14 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from analysis.transport.sequences import Gaps, unwrap
+from analysis.transport.sequences import Holes, unwrap
 
 _KEEP_ALIVE_NS = 1_000_000_000  # the shortest that Linux lets keep-alives be apart
 _ASCENDING_SHARE = 0.6  # of a flow's neighbouring packets, for identifications to tell their order: by small steps
 _LARGEST_STEP = 1_000
+
+
+class RoundTrips(NamedTuple):
+    """Samples (k,): when the acknowledgement came, and the time since the packet that it covers."""
+
+    at_ns: np.ndarray
+    length_ns: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +56,8 @@ class Sent:
 
     @cached_property
     def is_retransmission(self) -> np.ndarray:
-        """Which segments (n,) carry data below the highest byte already sent (meaningful at the sender's own
-        capture; elsewhere see `is_repeat`)."""
+        """Which segments (n,) carry data below the highest byte already sent (at the sender's own capture they repeat
+        it; elsewhere those that `fills_gap` names do not)."""
         return self.send_start < self.highest_before
 
     @cached_property
@@ -62,40 +70,26 @@ class Sent:
         """Cumulative acknowledgement (n,) known when each segment was sent: TCP's snd_una."""
         return np.concatenate([[0], self.ack_bytes])[self.acks_before]
 
-    @property
+    @cached_property
     def fills_gap(self) -> np.ndarray:
         """Which segments (n,) bring bytes below the highest one that were not seen before: lost, or overtaken, on the
         way to the capture point."""
-        return self._seen[0]
-
-    @property
-    def unseen_bytes(self) -> int:
-        """Bytes below the highest one that were never seen."""
-        return self._seen[1]
-
-    @property
-    def is_repeat(self) -> np.ndarray:
-        """Which segments (n,) carry nothing but what was seen before, at any capture point."""
-        return self.is_retransmission & ~self.fills_gap
-
-    @cached_property
-    def _seen(self) -> tuple[np.ndarray, int]:
-        """Which segments fill gaps, and the bytes that are missing in the end."""
         highest = self.highest_before.copy()
         highest[:1] = 0
         opens = self.send_start > highest
         fills = np.zeros(len(opens), np.bool_)
-        gaps = Gaps()
+        holes = Holes()
         for place in np.flatnonzero(opens | (self.send_start < highest)).tolist() if opens.any() else ():
             start, end = int(self.send_start[place]), int(self.send_end[place])
             if opens[place]:
-                gaps.opened(int(highest[place]), start)
+                holes.opened(int(highest[place]), start)
             else:
-                fills[place] = gaps.filled(start, end)
-        return fills, gaps.total
+                fills[place] = holes.filled(start, end)
+        return fills
 
-    def rtt_ns(self) -> np.ndarray:
-        """Round-trip samples: the time from a segment to the acknowledgement that covers it.
+    @cached_property
+    def round_trips(self) -> RoundTrips:
+        """The times from segments to the acknowledgements that cover them, in order of the segments.
 
         Segments sent again give none (Karn's rule, RFC 6298), nor do those whose acknowledgement had to wait
         for something else to be sent again.
@@ -106,13 +100,24 @@ class Sent:
         covering = covering[sampled]
         resent_before = np.searchsorted(resent, self.send_order[sampled])
         clean = np.searchsorted(resent, self.ack_order[covering]) == resent_before
-        return self.ack_ns[covering[clean]] - self.send_ns[sampled[clean]]
+        at_ns = self.ack_ns[covering[clean]]
+        length_ns = at_ns - self.send_ns[sampled[clean]]
+        # Where acknowledgements cover data before it passes, the capture missed packets, or its clock went backwards.
+        return RoundTrips(at_ns[length_ns >= 0], length_ns[length_ns >= 0])
+
+    def rtt_ns(self) -> np.ndarray:
+        """The lengths of the round trips (k,)."""
+        return self.round_trips.length_ns
 
     @cached_property
     def shortest_rtt_ns(self) -> int:
         """The smallest of the round-trip samples, 0 without any."""
-        samples = self.rtt_ns()
-        return max(int(samples.min()), 0) if len(samples) else 0
+        return int(self.rtt_ns().min()) if len(self.rtt_ns()) else 0
+
+    @cached_property
+    def median_rtt_ns(self) -> float:
+        """The median of the round-trip samples, 0 without any."""
+        return float(np.median(self.rtt_ns())) if len(self.rtt_ns()) else 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,10 +58,10 @@ def running_max(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
     return values[order[np.maximum.accumulate(rank)]]
 
 
-def shifted(values: np.ndarray, begins: np.ndarray, first: np.ndarray | int = 0) -> np.ndarray:
-    """The value before each (n,), and `first` at the begin of each run."""
+def shifted(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """The value before each (n,), and 0 at the begin of each run."""
     before = np.concatenate([values[:1], values[:-1]])
-    before[begins] = first
+    before[begins] = 0
     return before
 
 
@@ -81,7 +81,7 @@ def sorting(numbers: np.ndarray) -> np.ndarray:
     return np.argsort(numbers.astype(np.uint16) if small else numbers, kind="stable")
 
 
-class Gaps:
+class Holes:
     """The bytes below the highest one seen that were not seen themselves, while a flow's segments come by."""
 
     def __init__(self) -> None:
@@ -104,8 +104,3 @@ class Gaps:
         self._starts[first:place] = [begin for begin, _ in left]
         self._ends[first:place] = [stop for _, stop in left]
         return place > first
-
-    @property
-    def total(self) -> int:
-        """Bytes missing."""
-        return sum(self._ends) - sum(self._starts)

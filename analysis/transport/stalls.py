@@ -46,9 +46,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.transport.flows import Flow, Sent
-from analysis.transport.retransmits import FAST, PROBE, RACK, RTO, Recovery, Retransmission, retransmissions
-from analysis.transport.spans import Span, without
+from analysis.transport.events import FAST, PROBE, RACK, RTO
+from analysis.transport.recovery import Recovery
+from analysis.transport.retransmits import DUPLICATES_FOR_FAST, Retransmission, retransmissions
+from analysis.transport.sent import Flow, Sent
+from analysis.transport.spans import Span, common, total_ns, without
 
 LOST_RETRANSMISSION, FEW_DUPLICATES = "rto_lost_retransmission", "rto_few_duplicates"
 AFTER_RECOVERY = "rto_after_recovery"
@@ -82,7 +84,6 @@ SHARE_OF_TIMER = 0.5
 _SHORTEST_PROBE_NS = 2_000_000  # TCP_TIMEOUT_MIN of Linux: two ticks, at 1000 a second
 ROUND_TRIPS = 8
 LONGEST_DELAYED_ACK_NS = 500_000_000  # RFC 1122, section 4.2.3.2
-_DUPLICATES_FOR_FAST = 3
 
 
 @dataclass(frozen=True)
@@ -202,9 +203,7 @@ def _last_packet_ns(flow: Sent, within: Round) -> int | None:
 def threshold_ns(flow: Flow, recovery: Recovery) -> float:
     """The silence that counts as a stall of this flow: half of the shortest timer, and 8 median round
     trips."""
-    round_trips = flow.rtt_ns()
-    median_ns = float(np.median(round_trips)) if len(round_trips) else 0.0
-    return max(SHARE_OF_TIMER * shortest_timer_ns(recovery), ROUND_TRIPS * median_ns)
+    return max(SHARE_OF_TIMER * shortest_timer_ns(recovery), ROUND_TRIPS * flow.median_rtt_ns)
 
 
 def shortest_timer_ns(recovery: Recovery) -> int:
@@ -290,7 +289,7 @@ def cause_of(silence: Silence, event: Retransmission | None, recovery: Recovery)
 
 def is_held(silence: Silence, held: Iterable[Span]) -> bool:
     """Whether pauses `held` the sender for half of the silence or longer."""
-    paused_ns = sum(max(min(end, silence.end_ns) - max(start, silence.start_ns), 0) for start, end in held)
+    paused_ns = total_ns(common([(silence.start_ns, silence.end_ns)], held))
     return 2 * paused_ns >= silence.end_ns - silence.start_ns
 
 
@@ -298,7 +297,7 @@ def _timeout_cause(silence: Silence, event: Retransmission) -> str:
     """Why an RTO had to fire: what told the sender too little, too late."""
     if event.earlier:
         return LOST_RETRANSMISSION
-    if event.duplicates >= _DUPLICATES_FOR_FAST:
+    if event.duplicates >= DUPLICATES_FOR_FAST:
         return AFTER_RECOVERY if event.recovered_to_here and not event.sacked else UNEXPLAINED
     if event.sacked or event.duplicates:
         return FEW_DUPLICATES

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from analysis.run import Run
+from analysis.transport.events import FAST, GO_BACK_N, RACK, RTO
 from analysis.transport.labels_tshark import compare_with_tshark
-from analysis.transport.retransmits import FAST, GO_BACK_N, RACK, RTO, retransmissions
+from analysis.transport.retransmits import retransmissions
 from lab.kernel import Kernel
 from tests.emulation.conftest import Done, run_experiment
 

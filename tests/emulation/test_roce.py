@@ -26,7 +26,6 @@ from tests.emulation.conftest import Inside
 pytestmark = pytest.mark.lab
 
 STAR: dict[str, Any] = {"senders": 1, "mtu": "4300B", "rate": "100Gbps", "delay": "1us", "buffer": "20MB"}
-FRAME_HEADER_BYTES = 14 + 20 + 8
 ROCE_PORT = 4791
 ICRC_BYTES = 4
 DATA_DSCP, ACK_DSCP = 26, 48
@@ -63,7 +62,6 @@ class Packet:
     dscp: int
     ecn: int
     opcode: int
-    asks_ack: bool
     queue_pair: int
     psn: int
     payload_bytes: int
@@ -79,7 +77,7 @@ def decode(frame: Frame) -> Packet:
     assert len(packet) == length, "cut"
     assert (packet[0], packet[9]) == (0x45, 17)
     assert struct.unpack_from("!H", packet, 22)[0] == ROCE_PORT
-    opcode, flags, pad = packet[28], packet[36], packet[29] >> 4 & 3
+    opcode, pad = packet[28], packet[29] >> 4 & 3
     queue_pair, psn = (int.from_bytes(packet[at : at + 3], "big") for at in (33, 37))
     place, dma_bytes, immediate = 40, None, None
     if opcode in WITH_RETH:
@@ -95,7 +93,6 @@ def decode(frame: Frame) -> Packet:
         packet[1] >> 2,
         packet[1] & 3,
         opcode,
-        bool(flags & 0x80),
         queue_pair,
         psn,
         payload_bytes,

@@ -23,7 +23,7 @@ from analysis.explain.causes import CAUSES
 from analysis.explain.document import document
 from analysis.explain.explain import explain
 from analysis.explain.model import CERTAIN, LIKELY, UNSURE, Explanation
-from analysis.explain.words import shown
+from analysis.explain.terminal import shown
 from analysis.verdicts import COLLAPSE
 from topologies.units import BadRequest
 

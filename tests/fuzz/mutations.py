@@ -18,7 +18,7 @@ Frames = list[Frame]
 _EDGES = (0, 1, 2, 3, 4, 19, 20, 21, 39, 40, 59, 60, 127, 128, 255, 256, 1499, 1500, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF)
 _EDGES_32 = (*_EDGES, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1500, (1 << 32) - 1, 262_143, 262_144, 262_145)
 _TIMES_NS = (0, 1, 10**9, (1 << 31) * 10**9, ((1 << 32) - 1) * 10**9 + 999_999_999)
-_IP, _IP6 = 14, 14  # where the network header begins in an Ethernet frame without tags
+_IP = 14  # where the network header begins in an Ethernet frame without tags
 _TCP = _IP + 20
 # Fields of Ethernet, IPv4 and what follows it without options: (offset, bytes).
 _FIELDS = (

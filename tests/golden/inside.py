@@ -10,22 +10,18 @@ import ctypes
 import fcntl
 import json
 import os
-import shutil
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from tests.emulation.inside import fabric_of
 from tests.golden.scene import (
-    ADDRESSES,
     FIRST_NUMBER,
     HEADERS,
     QUIET_S,
@@ -38,6 +34,7 @@ from tests.golden.scene import (
     delay,
     drained,
     info,
+    lab_folder,
     recorded,
     shut,
 )
@@ -108,7 +105,7 @@ def ipv6(keys: Mapping[str, Any], folder: str, points: Sequence[str], lost: Mapp
     told: dict[str, Any] = {}
     with recorded(keys, folder, told, points) as scene:
         scene.family = socket.AF_INET6
-        for host, address in zip(("h1", "h2"), ADDRESSES[socket.AF_INET6]):
+        for host, address in zip(("h1", "h2"), scene.addresses[socket.AF_INET6]):
             with entered(scene.fabric.namespaces[host]):
                 hosts.apply_sysctls({"all/disable_ipv6": "0", "eth0/disable_ipv6": "0"}, below="net/ipv6/conf")
                 words = ["ip", "-6", "address", "add", f"{address}/64", "dev", "eth0", "nodad"]
@@ -135,16 +132,13 @@ def vlan(keys: Mapping[str, Any], folder: str, lost: Mapping[str, int]) -> dict[
             fabric.openvswitch.configure(words)
         _tagged(fabric, "leaf1")
         scene = Scene(fabric)
-        lab_folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
-        with Capture([Point("trunk0", "trunk0")], lab_folder):
+        with lab_folder(folder) as captures, Capture([Point("trunk0", "trunk0")], captures):
             before = counters.read(fabric.namespaces)
             with Losses({int(block): times for block, times in lost.items()}, scene.family) as taken:
                 _transfer(scene, told, [(40, 0.0)], SEGMENT_BYTES)
             time.sleep(QUIET_S)
             told["kernel"] = counters.difference(before, counters.read(fabric.namespaces))
         told["taken"], told["script"], told["vlan"] = taken.dropped, scene.script, _VLAN
-        for file in lab_folder.iterdir():
-            shutil.copyfile(file, Path(folder, file.name))
     return told
 
 
@@ -270,16 +264,14 @@ def tunnel(keys: Mapping[str, Any], folder: str, lost: Mapping[str, int]) -> dic
         for source, sink in (ends, ends[::-1]):
             threading.Thread(target=_carry, args=(source, sink, left, dropped), daemon=True).start()
         scene = Scene(fabric)
-        lab_folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
-        with Capture([Point("h2-tun0", "tun0", tuple(fabric["h2"].enter_command()))], lab_folder):
+        scene.addresses[socket.AF_INET] = ("10.9.0.1", "10.9.0.2")
+        point = Point("h2-tun0", "tun0", tuple(fabric["h2"].enter_command()))
+        with lab_folder(folder) as captures, Capture([point], captures):
             before = counters.read(fabric.namespaces)
-            ADDRESSES[socket.AF_INET] = ("10.9.0.1", "10.9.0.2")
             _transfer(scene, told, [(40, 0.0)], SEGMENT_BYTES)
             time.sleep(QUIET_S)
             told["kernel"] = counters.difference(before, counters.read(fabric.namespaces))
         told["taken"], told["script"] = {number - FIRST_NUMBER: dropped.count(number) for number in left}, scene.script
-        for file in lab_folder.iterdir():
-            shutil.copyfile(file, Path(folder, file.name))
     return told
 
 

@@ -31,7 +31,7 @@ SEGMENT_BYTES = 1448  # 1,500 less the headers of IPv4 and of TCP with time stam
 FIRST_NUMBER = 0x474F4C00  # the number in front of block 0
 HEADERS: dict[int, int] = {socket.AF_INET: 52, socket.AF_INET6: 72}  # IP's and TCP's with time stamps
 _V4, _V6 = ("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")  # of h1 and h2
-ADDRESSES: dict[int, tuple[str, str]] = {socket.AF_INET: _V4, socket.AF_INET6: _V6}
+_ADDRESSES: dict[int, tuple[str, str]] = {socket.AF_INET: _V4, socket.AF_INET6: _V6}
 _PORT, _SOURCE_PORT = 5000, 20_000
 _POLL_S, QUIET_S = 50e-6, 0.05
 
@@ -108,10 +108,12 @@ def _tc(*words: str) -> str:
 
 
 class Scene:
-    """A star whose h2 sends to h1: its captures, and what was counted while they ran."""
+    """A star whose h2 sends to h1: its captures, and what was counted while they ran. addresses: of h1 and h2, by
+    family."""
 
     def __init__(self, fabric: Fabric, family: int = socket.AF_INET) -> None:
         self.fabric, self.family = fabric, family
+        self.addresses = dict(_ADDRESSES)
         self.script: list[dict[str, Any]] = []
 
     def note(self, what: str, **facts: Any) -> None:
@@ -120,7 +122,7 @@ class Scene:
 
     def connect(self, receive_buffer: int | None = None) -> tuple[socket.socket, socket.socket]:
         """A connection from h2 to h1: h2's socket and h1's."""
-        at, of = ADDRESSES[self.family]
+        at, of = self.addresses[self.family]
         listener, sending = self._socket("h1"), self._socket("h2")
         if receive_buffer:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -140,14 +142,22 @@ class Scene:
 
 
 @contextmanager
+def lab_folder(folder: str) -> Iterator[Path]:
+    """A folder of the lab's own, whose files are in `folder` afterwards: an ordinary user's does not suit tcpdump."""
+    made = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    yield made
+    for file in made.iterdir():
+        shutil.copyfile(file, Path(folder, file.name))
+
+
+@contextmanager
 def recorded(
     keys: Mapping[str, Any], folder: str, told: dict[str, Any], points: Sequence[str], kind: type[Capture] = Capture
 ) -> Iterator[Scene]:
     """A fabric of one sender, captured at `points`; `told` has the counters and the script afterwards."""
-    with fabric_of({"senders": 1, **keys}) as (_, fabric):
+    with fabric_of({"senders": 1, **keys}) as (_, fabric), lab_folder(folder) as captures:
         scene = Scene(fabric)
-        lab_folder = Path(tempfile.mkdtemp(dir="/dev/shm"))  # an ordinary user's own folder does not suit tcpdump
-        with kind([_point(fabric, name) for name in points], lab_folder) as capture:
+        with kind([_point(fabric, name) for name in points], captures) as capture:
             before, drops = counters.read(fabric.namespaces), _drops(fabric)
             yield scene
             time.sleep(QUIET_S)
@@ -155,8 +165,6 @@ def recorded(
             told["kernel"] = counters.difference(before, after)
             told["queue_drops"] = {port: count - drops[port] for port, count in _drops(fabric).items()}
         told["script"], told["capture_lost"] = scene.script, capture.losses
-        for file in lab_folder.iterdir():
-            shutil.copyfile(file, Path(folder, file.name))
 
 
 def _point(fabric: Fabric, name: str) -> Point:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.unit.frames import T0_NS, address, pcap_bytes
 
-FIRST, MIDDLE, LAST, ACK, CNP = 0x06, 0x07, 0x08, 0x11, 0x81
+FIRST, MIDDLE, ACK, CNP = 0x06, 0x07, 0x11, 0x81
 SEQUENCE_ERROR, RNR = 0x60, 0x20
 PAYLOAD_BYTES = 1024
 _EXTENSIONS = {FIRST: 16, ACK: 4, CNP: 16}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from analysis import summarize
+from analysis.columns import Column
 from analysis.kinds import federated, kind_of
 from analysis.kinds.federated import CONVERGES, INCAST, NOT_YET, PROCESSORS, SLOW, STRAGGLERS, verdict
 from analysis.kinds.federated_claims import claims
@@ -23,7 +24,6 @@ from analysis.kinds.federated_rounds import (
 )
 from analysis.pages.run_page import draw_all, page
 from analysis.run import Run
-from analysis.tables.columns import Column
 from analysis.text import digits
 from analysis.verdicts import NOT_PROVEN
 from tests.unit.frames import T0_NS

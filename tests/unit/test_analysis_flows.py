@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.capture.reader import read_capture
-from analysis.transport.flows import Flow, distance, flows_of, unwrap
+from analysis.transport.flows import flows_of
+from analysis.transport.sent import Flow
+from analysis.transport.sequences import distance, unwrap
 from tests.unit.frames import T0_NS, Capture, pcap_bytes, tcp_frame
 
 

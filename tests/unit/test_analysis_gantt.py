@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.figures.flows import timeline
-from analysis.figures.gantt import MOST_ROWS, clients, gantt, latest, shares_gantt, time_unit
+from analysis.figures.gantt import MOST_ROWS, clients, gantt, latest, shares_gantt
 from analysis.figures.style import Skipped
 from analysis.run import Run
 from tests.unit.artists import bars
@@ -42,13 +42,6 @@ def test_of_many_rows_the_latest_are_drawn_and_it_is_said() -> None:
     assert list(rows.bars) == [f"h{number}" for number in range(1001 - MOST_ROWS, 1001)]
     assert rows.cut == f" The {MOST_ROWS} rows whose last bar ends latest, of 1,000."
     assert latest({"h1": [(0, 1)]}).cut == ""
-
-
-@pytest.mark.parametrize(
-    ("span_ns", "unit"), [(2e9, (1e9, "s")), (1e9, (1e9, "s")), (5e5, (1e3, "µs")), (1e6, (1e6, "ms")), (0, (1, "ns"))]
-)
-def test_the_unit_of_a_time_axis(span_ns: float, unit: tuple[float, str]) -> None:
-    assert time_unit(span_ns) == unit
 
 
 def test_the_timeline_has_stalls_upon_blocks(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgba
+from matplotlib.text import Text
 
 from analysis.fabric import interfaces
 from analysis.figures.draw import draw_fabric, fabric_figure
@@ -146,7 +147,14 @@ def test_calls_and_steps_count_with_those_to_warm_up(tmp_path: Path) -> None:
 
 
 def test_hostile_names_in_a_fabric_are_drawn(tmp_path: Path) -> None:
-    told = json.loads(json.dumps(FABRIC).replace('"h1"', '"$x^$\\u202e\\u0007<script>"'))
+    name = "$x^$\u202e\x07<script>"
+    told = json.loads(json.dumps(FABRIC).replace('"h1"', json.dumps(name)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         draw_fabric(told, tmp_path / "a.png", "a $title$\x00", {})
+        figure = fabric_figure(told, f"a $title$ of {name}\x00", {})
+    words = [each.get_text() for each in figure.findobj(Text)]
+    assert sum("x^" in each and "<script>" in each for each in words) == 2  # the host's, and the title's
+    assert not [each for each in words if not each.isprintable() and "\n" not in each]
+    lines = figure.findobj(LineCollection)
+    assert sum(len(each.get_segments()) for each in lines) == 2 * len(FABRIC["wires"])  # a line for each way

@@ -10,6 +10,7 @@ import hashlib
 import json
 import pickle
 import re
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,15 @@ import numpy as np
 import pytest
 
 from analysis import text
-from analysis.explain.page import write_page
+from analysis.capture.packets import Damage
+from analysis.columns import Table
+from analysis.explain.damage import damage_words
+from analysis.explain.explain import explain
+from analysis.explain.model import UNSURE
+from analysis.explain.page import tiles_of, write_page
+from analysis.explain.terminal import shown
+from analysis.explain.timelines import capture_charts
 from analysis.pages import shell
-from analysis.pages.capture_timelines import capture_charts
 from analysis.pages.cases import page_columns
 from analysis.pages.comparison_page import comparison_page, names, write_comparison
 from analysis.pages.markup import Html, table
@@ -29,7 +36,7 @@ from analysis.pages.timeline_lines import goodput_chart, queue_chart
 from analysis.pages.timelines import STEPS, Bars, Chart, Clock, Level, Line, View, as_json, joined_spans, thinned
 from analysis.run import Run
 from experiments import cli
-from tests.unit.explained import explanation
+from tests.unit.explained import explanation, flow
 from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_long_flows import two_run
 from tests.unit.test_analysis_report import sweep
@@ -37,6 +44,7 @@ from tests.unit.test_analysis_run import make_run
 from topologies.units import BadRequest
 
 BAD_REQUEST = 2
+GOLDEN = Path(__file__).parents[1] / "golden"
 EVIL = "</script><!--<img src=x onerror=alert(1)>\u2028\u2029\"'&"
 
 
@@ -202,6 +210,36 @@ def test_captures_have_flows_goodput_delays_and_pauses() -> None:
     assert together.y.mean() == pytest.approx(2 * 3620 * 8 / 0.01 / 1e9, rel=0.01)
 
 
+def test_the_page_counts_each_flow_once_as_the_terminal_does() -> None:
+    """Golden captures of one incast, at its eight hosts and at the hot port: most packets are seen twice."""
+    found = explain([GOLDEN / "incast" / "pcap"])
+    tiles = dict(tiles_of(found))
+    (again,) = [part for part in shown(found) if isinstance(part, Table) and part.title == "sent again, by kind"]
+    told = sum(row["packets"].value for row in again.rows if not row["kind"].startswith("needless"))
+    assert int(tiles["sent again"].replace(",", "")) == told < sum(flow.resent for flow in found.flows)
+    assert int(tiles["flows"]) == len(found.once) < len(found.flows)
+
+
+@pytest.mark.parametrize("kind", [each.name for each in fields(Damage)])
+def test_every_kind_of_damage_has_words(kind: str) -> None:
+    one: dict[str, Any] = {kind: 1}
+    assert len(damage_words(Damage(**one))) == 1
+    assert damage_words(Damage()) == []
+
+
+def test_only_lost_time_is_told_as_standing_still(tmp_path: Path) -> None:
+    """An idle application, the wait for a straggler, and what is unsure are no stall of the network's."""
+    causes = ("application_idle", "waited_for_straggler", "rto_tail_loss")
+    flows = [flow(f"h{place}", "p", cause=cause) for place, cause in enumerate(causes)]
+    unsure = replace(flows[-1], stalls=tuple(replace(stall, confidence=UNSURE) for stall in flows[-1].stalls))
+    found = replace(explanation(), flows=(*flows[:-1], unsure))
+    assert dict(tiles_of(found))["stalls"] == "0"
+    chart = next(chart for chart in capture_charts(found) if chart.name == "flows")
+    assert (chart.title, chart.views) == ("Flows over time: none stalls", ())
+    html = write_page(found, tmp_path).read_text()
+    assert set(re.findall(r'data-head="stood still"[^>]*>([^<]*)<', html)) == {"0 ns"}
+
+
 # --- pages
 
 
@@ -238,7 +276,7 @@ def test_runs_are_named_by_as_little_of_their_paths_as_tells_them_apart(tmp_path
 def test_the_page_of_captures_tells_all_parts(tmp_path: Path) -> None:
     html = write_page(explanation(), tmp_path / "out").read_text()
     body = html.split("<script")[0]
-    for words in ("stood still", "likely", "rto_tail_loss", "the file ends inside a record", "incast collapse"):
+    for words in ("stood still", "likely", "rto_tail_loss", "the file ends inside a packet", "incast collapse"):
         assert words in body
     heads = re.findall("<h2>([^<]*)</h2>", body)
     assert heads[:2] == ["Findings", "Evidence: incast"]
@@ -246,12 +284,10 @@ def test_the_page_of_captures_tells_all_parts(tmp_path: Path) -> None:
         *("What happened", "Flows", "Stalls", "Sent again", "Between capture points", "Pauses", "Captures"),
         *("Further facts", "How to reproduce"),
     ]
-    assert "2 packets before the one before them in time" in body
+    assert "2 packets earlier than the one before" in body
 
 
 def test_pages_without_findings_or_flows_say_so(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     nothing = replace(explanation(), flows=(), hops=(), pauses=(), verdicts=(), findings=(), facts={}, lost_share=None)
     body = write_page(nothing, tmp_path / "out").read_text().split("<script")[0]
     assert "<h1>The captures hold no flow with data.</h1>" in body

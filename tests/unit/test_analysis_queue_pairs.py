@@ -8,8 +8,9 @@ import pytest
 
 from analysis.capture.packets import Packets
 from analysis.capture.reader import read_capture
-from analysis.transport.retransmits import GO_BACK_N
-from analysis.transport.roce import NAK, QP_TIMEOUT, RoceFlow, flow_between, flows_of_roce, resent
+from analysis.transport.events import GO_BACK_N
+from analysis.transport.queue_pairs import RoceFlow, flow_between, flows_of_roce
+from analysis.transport.roce import NAK, QP_TIMEOUT, resent
 from tests.unit.frames import pcap_bytes
 from tests.unit.roce_capture import PAYLOAD_BYTES, RoceCapture
 
@@ -62,7 +63,6 @@ def test_of_several_pairs_without_matching_answers_none_is_guessed(tmp_path: Pat
 def test_a_number_far_off_costs_no_memory(tmp_path: Path) -> None:
     flow = flow_of(tmp_path, RoceCapture().send(0, 0, 1).send(1, 2**22).send(2, 2**23).send(3, 3 * 2**22))
     assert flow.send_end.max() == 5 * PAYLOAD_BYTES
-    assert flow.unseen_packets == 3 * 2**22 - 4
 
 
 def test_frames_captured_twice_are_left_out(tmp_path: Path) -> None:
@@ -81,13 +81,6 @@ def test_behind_a_loss_a_number_that_comes_back_fills_a_gap(tmp_path: Path) -> N
     flow = flow_of(tmp_path, RoceCapture().send(0, 0, 1, 3, 4).nak(20, 2).send(30, 2, 3, 4, 5))
     assert flow.is_retransmission.tolist() == [False] * 4 + [True, True, True, False]
     assert flow.fills_gap.tolist() == [False] * 4 + [True, False, False, False]
-    assert flow.is_repeat.tolist() == [False] * 5 + [True, True, False]
-    assert flow.unseen_bytes == 0
-
-
-def test_what_never_came_is_counted(tmp_path: Path) -> None:
-    flow = flow_of(tmp_path, RoceCapture().send(0, 0, 1, 4, 5))
-    assert (flow.unseen_packets, flow.unseen_bytes) == (2, 2 * PAYLOAD_BYTES)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from analysis.queues import (
     Traffic,
     buffer_fill_exact_s,
     buffer_fill_s,
-    idle_s,
     longest_idle_ns,
     read_queues,
     statistics,
@@ -42,7 +41,6 @@ def test_a_queue_that_never_held_anything_has_no_statistics() -> None:
 
 def test_a_silence_means_that_the_queue_was_empty() -> None:
     busy = series([0, 1, 2, 100, 101], [500, 500, 0, 500, 0])
-    assert idle_s(busy, 0, 200_000) == pytest.approx(197e-6)
     assert longest_idle_ns(busy, 0, 200_000) == 99_000
 
 

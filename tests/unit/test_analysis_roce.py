@@ -7,19 +7,18 @@ from pathlib import Path
 import pytest
 
 from analysis.capture.reader import read_capture
-from analysis.transport.retransmits import GO_BACK_N, UNEXPLAINED
+from analysis.transport.events import GO_BACK_N, UNEXPLAINED
+from analysis.transport.queue_pairs import RoceFlow, flow_between
 from analysis.transport.roce import (
     NAK,
     QP_TIMEOUT,
     QP_TIMEOUT_NS,
-    RoceFlow,
-    Span,
     compare_with_soft_roce,
-    flow_between,
     go_backs,
     resent,
     roce_stalls,
 )
+from analysis.transport.spans import Span
 from analysis.transport.stalls import NAK_IGNORED, NOT_TOLD, PAUSED, Round, Stall
 from analysis.transport.stalls import UNEXPLAINED as NO_CAUSE
 from tests.unit.frames import T0_NS, Capture, pcap_bytes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analysis.transport import stalls as causes
-from analysis.transport.retransmits import Recovery
+from analysis.transport.recovery import Recovery
 from analysis.transport.stalls import Round, Stall, stalls, stood_still, waits
 from tests.unit.frames import T0_NS, Capture
 from tests.unit.test_analysis_flows import flow_of

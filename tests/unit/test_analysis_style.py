@@ -6,6 +6,9 @@ import warnings
 from pathlib import Path
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from analysis.explain.causes import MEANINGS
 from analysis.figures.collective import time_axis
@@ -21,6 +24,7 @@ from analysis.figures.style import (
     new_figure,
     save,
     shown,
+    time_unit,
     vertical_scale,
 )
 
@@ -110,6 +114,28 @@ def test_equal_figures_are_equal_bytes(tmp_path: Path) -> None:
         legend_below([axes])
         save(figure, tmp_path / f"{name}.png")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("span_ns", "unit"), [(2e9, (1e9, "s")), (1e9, (1e9, "s")), (5e5, (1e3, "µs")), (1e6, (1e6, "ms")), (0, (1, "ns"))]
+)
+def test_the_unit_of_a_time_axis(span_ns: float, unit: tuple[float, str]) -> None:
+    assert time_unit(span_ns) == unit
+
+
+def test_our_texts_are_no_formulas_and_other_figures_have_theirs(tmp_path: Path) -> None:
+    """A number at a logarithmic axis is a formula; names of rows, and labels that are made while drawing, are none."""
+    figure, (axes,) = new_figure("$a$")
+    axes.plot([1, 1000], [0, 1])
+    axes.set_xscale("log")
+    name_rows(axes, ["$b$", "$c$"])
+    save(figure, tmp_path / "a.png")
+    assert not any(words.get_parse_math() for words in figure.findobj(Text))
+    other = Figure()
+    FigureCanvasAgg(other)
+    other.add_subplot().set_xscale("log")
+    other.canvas.draw()
+    assert all(words.get_parse_math() for words in other.findobj(Text))
 
 
 def test_values_that_span_much_get_a_logarithmic_axis() -> None:

@@ -11,8 +11,10 @@ from analysis.explain.causes import MEANINGS, stalls_of
 from analysis.explain.model import CERTAIN, LIKELY, SENDER, UNSURE, Block, FlowStall
 from analysis.explain.reasons import NEVER_WENT_ON, NOT_READY, SPURIOUS, SYN_AGAIN, ZERO_WINDOW
 from analysis.transport import stalls as rules
-from analysis.transport.retransmits import Recovery, retransmissions
-from analysis.transport.roce import QP_TIMEOUT_NS, flows_of_roce, resent
+from analysis.transport.queue_pairs import flows_of_roce
+from analysis.transport.recovery import Recovery
+from analysis.transport.retransmits import retransmissions
+from analysis.transport.roce import QP_TIMEOUT_NS, resent
 from tests.unit.frames import T0_NS, Capture
 from tests.unit.roce_capture import RNR, RoceCapture
 from tests.unit.silent import LINUX, NO_PROBES, RTO_US, Line, back_to_back, seen, stalls

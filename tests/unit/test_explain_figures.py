@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from analysis.explain import figures_flows, figures_path, figures_sequence
-from analysis.explain.clock import clock_of
 from analysis.explain.figures import NAMES, draw_all
+from analysis.explain.figures_common import edges_ns, rates_bps
 from analysis.explain.model import Explanation, FlowStory, Hop, Point
-from analysis.explain.views import edges_ns, one_each, rates_bps
+from analysis.explain.time_axis import axis_of
 from analysis.figures.style import Skipped
 from tests.unit.artists import across, bars, heights, points, told, widths
 from tests.unit.explained import END_NS, MS, explanation, flow
@@ -96,7 +96,7 @@ def test_many_flows_of_one_size_are_one_area() -> None:
 
 def test_a_flow_seen_at_two_points_is_one_row() -> None:
     seen_twice = (flow("h2", "h2-eth0"), replace(flow("h2", "leaf1-eth1"), stalls=()))
-    stories = one_each(replace(explanation("h2"), flows=seen_twice))
+    stories = replace(explanation("h2"), flows=seen_twice).once
     assert [(story.name, story.point) for story in stories] == [("h2", "h2-eth0")]
 
 
@@ -157,13 +157,13 @@ def test_pauses_are_the_spans() -> None:
 
 
 def test_silences_are_cut_short_and_told() -> None:
-    clock = clock_of(0, 1000, np.array([[0, 10], [500, 520], [990, 1000]]))
-    assert clock.silences == [(10, 500), (520, 990)]
+    axis = axis_of(0, 1000, np.array([[0, 10], [500, 520], [990, 1000]]))
+    assert axis.silences == [(10, 500), (520, 990)]
     gap = 0.03 * 40
-    assert clock.place(np.array([0, 10, 500, 520, 990, 1000])).tolist() == pytest.approx(
+    assert axis.place(np.array([0, 10, 500, 520, 990, 1000])).tolist() == pytest.approx(
         [0, 10, 10 + gap, 30 + gap, 30 + 2 * gap, 40 + 2 * gap]
     )
-    busy = clock_of(0, 1000, np.array([[0, 700]]))
+    busy = axis_of(0, 1000, np.array([[0, 700]]))
     assert not busy.is_cut
     assert busy.place(np.array([0, 250, 1000])).tolist() == [0, 250, 1000]
 

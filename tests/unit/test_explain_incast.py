@@ -13,7 +13,8 @@ from analysis.explain.incast import LIKELY_COLLAPSE, incast_verdict
 from analysis.explain.lost_time import most_at_once
 from analysis.explain.model import MIDDLE, FlowStory, Hop, Repeats, Series
 from analysis.explain.onset import fill_s, onset_ns
-from analysis.transport.retransmits import RTO, Recovery
+from analysis.transport.events import RTO
+from analysis.transport.recovery import Recovery
 from analysis.transport.stalls import LOSS_PROBE
 from analysis.verdicts import COLLAPSE, NO_COLLAPSE, NOT_PROVEN, Verdict
 from tests.unit.frames import T0_NS
@@ -21,7 +22,6 @@ from tests.unit.silent import at_ms, stall, story
 
 LINUX = Recovery(200_000_000)
 BIN_NS = 1 << 20
-NO_TIMES = np.zeros(0, np.int64)
 
 
 def series(begin_ms: float, *delivered: int) -> Series:

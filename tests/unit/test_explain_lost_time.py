@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.explain.elsewhere import with_pauses
-from analysis.explain.lost_time import hour_words, lost_by_cause, lost_share, lost_share_of
+from analysis.explain.causes_elsewhere import with_pauses
+from analysis.explain.lost_time import hour_words, lost_s, lost_share, lost_stalls
 from analysis.explain.model import LIKELY, MIDDLE, SENDER, UNSURE, each_once
 from analysis.explain.onset import onset, onset_ns
 from analysis.explain.reasons import STRAGGLER
@@ -16,13 +16,13 @@ from tests.unit.silent import at_ms, stall, story
 
 def test_a_flow_alone_loses_the_share_of_its_stalls() -> None:
     flow = story(2, [(0, 60)], stall(2, 10, 50))
-    assert lost_share_of(flow) == pytest.approx(40 / 60)
     assert lost_share([flow]) == pytest.approx(40 / 60)
 
 
 def test_idle_and_unsure_silences_are_no_loss() -> None:
     flow = story(2, [(0, 10), (50, 60)], stall(2, 10, 50, APPLICATION_IDLE), stall(2, 52, 58, TAIL, UNSURE))
-    assert lost_share_of(flow) == 0.0
+    assert lost_share([flow]) == 0.0
+    assert (lost_s(flow), lost_stalls(flow)) == (0.0, [])
 
 
 def test_a_flow_that_moves_saves_the_time_of_one_that_does_not() -> None:
@@ -49,11 +49,6 @@ def test_of_several_captures_of_a_flow_the_senders_counts() -> None:
     near, far = story(2, [(0, 60)], stall(2, 10, 50)), story(2, [(0, 60)], point="leaf1-eth1", position=MIDDLE)
     assert [flow.position for flow in each_once([far, near])] == [SENDER]
     assert lost_share([far, near]) == pytest.approx(40 / 60)
-
-
-def test_seconds_by_cause_the_largest_first() -> None:
-    flow = story(2, [(0, 90)], stall(2, 1, 2, DELAYED_ACK), stall(2, 10, 50), stall(2, 60, 61, DELAYED_ACK))
-    assert lost_by_cause([flow]) == pytest.approx({TAIL: 0.04, DELAYED_ACK: 0.002})
 
 
 @pytest.mark.parametrize(

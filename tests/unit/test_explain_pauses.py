@@ -11,9 +11,9 @@ import pytest
 
 from analysis.capture.packets import Damage
 from analysis.capture.reader import read_capture
-from analysis.explain.model import Explanation, PauseStory, Point
+from analysis.explain.model import Explanation, PausedLink, PauseStory, PauseTree, Point
 from analysis.explain.pause_findings import pause_findings
-from analysis.explain.pauses import PauseTree, holding, pause_stories, paused_share, spans_of, storms, tree
+from analysis.explain.pauses import holding, pause_stories, spans_of, storms, tree
 from tests.unit.frames import T0_NS, pcap_bytes
 
 GBPS_10 = 10**10  # a quantum is 51.2 ns
@@ -192,21 +192,23 @@ def test_no_pauses_no_tree() -> None:
 def test_a_storm_is_one_long_pause() -> None:
     stuck, busy = held(HOST, (0, 600_000_000)), held(PORT, *((at, at + 1) for at in range(0, 10**6, 10)))
     assert storms([stuck, busy], [point()]) == [stuck]
-    assert paused_share(stuck, point()) == pytest.approx(0.6)
 
 
 def test_a_long_pause_of_a_short_capture_is_no_storm() -> None:
     assert storms([held(HOST, (0, 1_000_000))], [point(length_ns=1_000_000)]) == []
 
 
-def explanation(*pauses: PauseStory, **facts: Any) -> Explanation:
-    return Explanation((point(),), (), (), pauses, (), (), None, None, None, facts)
+LINK, NO_TREE = PausedLink("s1", "h1", 1, 10, 1), PauseTree()
+
+
+def explanation(*pauses: PauseStory, pause_tree: PauseTree = NO_TREE, **facts: Any) -> Explanation:
+    return Explanation((point(),), (), (), pauses, (), (), None, None, None, facts, pause_tree)
 
 
 def test_a_circle_comes_first_then_a_storm_then_the_tree() -> None:
     stuck = held(HOST, (0, 600_000_000))
-    facts = {"links": [{}], "roots": ("h1",), "circle": ("s1", "s2"), "because": "fabric.json names the ends"}
-    told = pause_findings(explanation(stuck, pause_tree=facts, rate_bps=GBPS_10))
+    found = PauseTree((LINK,), roots=("h1",), circle=("s1", "s2"), because="fabric.json names the ends")
+    told = pause_findings(explanation(stuck, pause_tree=found, rate_bps=GBPS_10))
     assert "s1 waits for s2 waits for s1" in told[0].text
     assert "pause storm" in told[1].text
     assert (
@@ -215,7 +217,7 @@ def test_a_circle_comes_first_then_a_storm_then_the_tree() -> None:
 
 
 def test_pauses_by_an_unknown_rate_are_unsure() -> None:
-    told = pause_findings(explanation(held(PORT, (0, 10)), pause_tree={"links": [{}]}))
+    told = pause_findings(explanation(held(PORT, (0, 10)), pause_tree=PauseTree((LINK,))))
     assert [each.confidence for each in told] == ["unsure"]
 
 

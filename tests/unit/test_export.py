@@ -13,6 +13,7 @@ from pandas import DataFrame
 
 from analysis import Run
 from analysis.tables.export import FORMS, export, flattened
+from experiments import analyze
 from topologies.units import BadRequest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +33,10 @@ def read_back(folder: Path, name: str, form: str) -> DataFrame:
         keep_default_na=False,
         na_values={column: [""] for column in kinds.index},
     )
+
+
+def test_the_command_line_offers_every_form() -> None:
+    assert analyze.FORMS == FORMS
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -23,7 +23,7 @@ from analysis.explain.explain import explain
 from analysis.explain.known import Known
 from analysis.explain.model import CERTAIN, MIDDLE, RECEIVER, SENDER, Explanation, FlowStall, FlowStory
 from analysis.explain.reasons import DELAYED_ACK, SPURIOUS, STRAGGLER, TIMEOUTS, ZERO_WINDOW
-from analysis.transport.retransmits import FAST, GO_BACK_N, PROBE, RACK, RTO
+from analysis.transport.events import FAST, GO_BACK_N, PROBE, RACK, RTO
 from analysis.transport.roce import NAK, QP_TIMEOUT
 from analysis.transport.stalls import (
     APPLICATION_IDLE,

@@ -29,7 +29,7 @@ from analysis.explain.document import document
 from analysis.explain.explain import explain
 from analysis.explain.known import Known
 from analysis.explain.model import CERTAIN, Explanation, FlowStory
-from analysis.transport.retransmits import Recovery
+from analysis.transport.recovery import Recovery
 from analysis.transport.stalls import APPLICATION_IDLE
 from analysis.verdicts import COLLAPSE
 from experiments.cli import main
@@ -43,7 +43,6 @@ LOSSY = tuple(
 )
 HOSTS = {"10.0.0.1": "h1", "10.0.0.2": "h2"}
 KNOWN = Known(source="spec.yaml", recovery=Recovery(200_000_000, tlp=False), hosts=HOSTS)
-TAIL_S = 0.2
 TCP_SEQ, TCP_ACK, IP_SRC, IP_DST = 38, 42, 26, 30
 
 

@@ -15,8 +15,10 @@ from pandas import DataFrame
 import analysis
 from analysis import Run, read_capture
 from analysis.capture.packets import COLUMNS
-from analysis.tables.frames import packets_frame, tables, tables_of
+from analysis.tables.all_tables import tables
+from analysis.tables.explained import tables_of
 from analysis.tables.layout import INT, TEXT, TIME, WHOLE, frame_of_rows
+from analysis.tables.packets import packets_frame
 from topologies.units import BadRequest
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from functools import cached_property
 
 import numpy as np
 
@@ -20,9 +20,9 @@ from analysis import text
 from analysis.capture.packets import Packets
 from analysis.explain.model import CERTAIN, LIKELY, RECEIVER, UNSURE
 from analysis.explain.reasons import SPURIOUS, TIMEOUT, Told, idle, length
-from analysis.transport.flows import Flow, Sent
-from analysis.transport.retransmits import Recovery
-from analysis.transport.roce import RoceFlow
+from analysis.transport.queue_pairs import RoceFlow
+from analysis.transport.recovery import Recovery
+from analysis.transport.sent import Flow, Sent
 from analysis.transport.stalls import (
     APPLICATION_IDLE,
     DELAYED_ACK,
@@ -48,12 +48,29 @@ _MOST_MISSING = 1 << 15  # half of the space: beyond it a step is one backwards
 _ENOUGH_DUPLICATES = 3
 _SHORTEST_IDLE_NS = 100_000
 _MOST_IDLE = 1_000
-_known_ends: WeakKeyDictionary[Sent, list[tuple[int, int]]] = WeakKeyDictionary()  # asked again and again
-_NO_BLOCK = (0, 0)
 
 
-def told(flow: Sent, gap: Gap, silence: Silence, packets: Packets, position: str, recovery: Recovery) -> Told:
+@dataclass(frozen=True, eq=False)
+class Sighting:
+    """A flow as the packets of one capture show it, and what is worked out once for all of its silences."""
+
+    flow: Sent
+    packets: Packets
+
+    @cached_property
+    def counts_packets(self) -> bool:
+        """Whether its IP identifications count packets."""
+        return counts_packets(self.flow, self.packets)
+
+    @cached_property
+    def idle_ends(self) -> list[tuple[int, int]]:
+        """How long the flow was silent where, with everything acknowledged and nothing lost; the longest times."""
+        return list(_idle_ends(self))
+
+
+def told(seen: Sighting, gap: Gap, silence: Silence, position: str, recovery: Recovery) -> Told:
     """The cause of a silence of a flow at a capture that is not its sender's."""
+    flow = seen.flow
     if not len(flow.ack_ns):
         return one_way(flow, gap, silence, recovery)
     if silence.next_send is None:
@@ -63,8 +80,8 @@ def told(flow: Sent, gap: Gap, silence: Silence, packets: Packets, position: str
     if flow.send_start[silence.next_send] < flow.highest_before[silence.next_send]:
         if position == RECEIVER and _passed(flow, silence):
             return _had_arrived(flow, gap, silence, recovery)
-        return _sent_again(flow, gap, silence, packets, recovery)
-    return _went_on(flow, gap, silence, packets, recovery)
+        return _sent_again(seen, gap, silence, recovery)
+    return _went_on(seen, gap, silence, recovery)
 
 
 def one_way(flow: Sent, gap: Gap, silence: Silence, recovery: Recovery) -> Told:
@@ -120,9 +137,9 @@ def _had_arrived(flow: Sent, gap: Gap, silence: Silence, recovery: Recovery) -> 
     return Told(DELAYED_ACK, LIKELY, f"{what}: its acknowledgement was lost, or late")
 
 
-def _sent_again(flow: Sent, gap: Gap, silence: Silence, packets: Packets, recovery: Recovery) -> Told:
+def _sent_again(sighting: Sighting, gap: Gap, silence: Silence, recovery: Recovery) -> Told:
     """A silence that ended with data below the highest seen: it was lost before this point, or behind it."""
-    index = silence.next_send or 0
+    flow, index = sighting.flow, silence.next_send or 0
     start = int(flow.send_start[index])
     seen = _passed(flow, silence)
     duplicates, sacked = _duplicates(flow, index)
@@ -130,7 +147,7 @@ def _sent_again(flow: Sent, gap: Gap, silence: Silence, packets: Packets, recove
     if not _is_timeout(gap, recovery):
         cause = RACK_TIMER if sacked or duplicates else LOSS_PROBE
         return Told(cause, LIKELY, f"{length(gap)}, shorter than a timeout; then {passed}")
-    missing = missing_before(flow, gap, packets) or 0
+    missing = missing_before(sighting, gap) or 0
     if (missing and (sacked or duplicates)) or seen > 1 or duplicates >= _ENOUGH_DUPLICATES:
         unseen = f", and {_lost(missing)} meanwhile" if missing else ""
         return Told(LOST_RETRANSMISSION, LIKELY, f"{length(gap)}; {passed}{_and_duplicates(duplicates)}{unseen}")
@@ -156,14 +173,14 @@ def _duplicates(flow: Sent, index: int) -> tuple[int, bool]:
     return int(flow.duplicates_since_advance[acks - 1]), bool(flow.ack_sack_blocks[acks - 1])
 
 
-def _went_on(flow: Sent, gap: Gap, silence: Silence, packets: Packets, recovery: Recovery) -> Told:
+def _went_on(seen: Sighting, gap: Gap, silence: Silence, recovery: Recovery) -> Told:
     """A silence that ended with data that follows what was seen, or leaves a gap."""
-    missing = missing_before(flow, gap, packets)
-    if missing and silence.outstanding <= 0 and _ends_a_block(flow, gap, packets):
+    missing = missing_before(seen, gap)
+    if missing and silence.outstanding <= 0 and _ends_a_block(seen, gap):
         reason = f"{length(gap)}; a block ended, and {_lost(missing)}: when the flow went on within it is not known"
         return Told(APPLICATION_IDLE, UNSURE, reason)
     if missing:
-        return _lost_before(flow, gap, silence, missing, recovery)
+        return _lost_before(seen.flow, gap, silence, missing, recovery)
     if silence.outstanding > 0:
         return Told(UNEXPLAINED, UNSURE, f"{length(gap)} with data unacknowledged, then new data; no rule explains it")
     if missing == 0:
@@ -191,44 +208,28 @@ def _lost(missing: int) -> str:
     return f"{text.counted(missing, 'packet')} of the flow, by IP identifications, never came to this point"
 
 
-def _ends_a_block(flow: Sent, gap: Gap, packets: Packets) -> bool:
+def _ends_a_block(seen: Sighting, gap: Gap) -> bool:
     """Whether what had passed before a gap is a whole number of the flow's blocks. Their size is that between two
     positions at which the flow was idle with no packet lost: it sends what it is given, again and again."""
-    index = int(np.searchsorted(flow.send_order, gap.last))
-    ends = _sure_ends(flow, (gap.end_ns - gap.start_ns) // 2, packets)
-    position = int(flow.send_end[:index].max(initial=0))
+    index = int(np.searchsorted(seen.flow.send_order, gap.last))
+    ends = _sure_ends(seen, (gap.end_ns - gap.start_ns) // 2)
+    position = int(seen.flow.send_end[:index].max(initial=0))
     return bool(len(ends)) and position % int(np.diff(ends, prepend=0).min()) == 0
 
 
-@dataclass(frozen=True, eq=False)
-class _Ends:
-    """The lengths (n,) of silences longer than shortest_ns with everything acknowledged and nothing lost, and the
-    positions (n,) at which they were."""
-
-    shortest_ns: int
-    length_ns: np.ndarray
-    position: np.ndarray
-
-
-_ENDS: WeakKeyDictionary[Sent, _Ends] = WeakKeyDictionary()  # worked out once for all gaps of a flow
-_COUNTING: WeakKeyDictionary[Sent, bool] = WeakKeyDictionary()
-
-
-def _sure_ends(flow: Sent, silent_ns: int, packets: Packets) -> list[int]:
+def _sure_ends(seen: Sighting, silent_ns: int) -> list[int]:
     """The positions, in order, at which the flow was silent for at least half as long, with everything acknowledged
     and nothing lost."""
-    if flow not in _known_ends:
-        _known_ends[flow] = list(_idle_ends(flow, packets))
-    return sorted({position for lasted_ns, position in _known_ends[flow] if 2 * lasted_ns >= silent_ns} - {0})
+    return sorted({position for lasted_ns, position in seen.idle_ends if 2 * lasted_ns >= silent_ns} - {0})
 
 
-def _idle_ends(flow: Sent, packets: Packets) -> Iterator[tuple[int, int]]:
-    """How long the flow was silent where, with everything acknowledged and nothing lost; the longest times."""
+def _idle_ends(seen: Sighting) -> Iterator[tuple[int, int]]:
+    flow = seen.flow
     silent = sorted(gaps(flow, _SHORTEST_IDLE_NS), key=lambda gap: gap.start_ns - gap.end_ns)
     for gap in silent[:_MOST_IDLE]:
         silence = silence_of(flow, gap, (0, 0))
         sent = int(np.searchsorted(flow.send_order, gap.last))
-        if silence.next_send is not None and silence.outstanding <= 0 and missing_before(flow, gap, packets) == 0:
+        if silence.next_send is not None and silence.outstanding <= 0 and missing_before(seen, gap) == 0:
             yield gap.end_ns - gap.start_ns, int(flow.send_end[:sent].max(initial=0))
 
 
@@ -240,14 +241,13 @@ def _until_idle(flow: Sent, index: int) -> int:
     return int(flow.send_end[index : last + 1].max())
 
 
-def missing_before(flow: Sent, gap: Gap, packets: Packets) -> int | None:
+def missing_before(seen: Sighting, gap: Gap) -> int | None:
     """How many packets of the flow's sender are missing, by IP identifications, between the last that was seen before
     the packet that ends a gap and that one; None where identifications do not count packets."""
-    index = int(np.searchsorted(flow.send_order, gap.last))
-    if flow not in _COUNTING:
-        _COUNTING[flow] = counts_packets(flow, packets)
-    if not _COUNTING[flow]:
+    if not seen.counts_packets:
         return None
+    flow, packets = seen.flow, seen.packets
+    index = int(np.searchsorted(flow.send_order, gap.last))
     here = int(flow.send_order[index])
     since = int(flow.send_order[index - 1]) if index else gap.first
     own = [since] * (index > 0) + _own_rows(packets, since + 1, here)

@@ -1,4 +1,4 @@
-"""What the figures of an explanation have in common: one story for each flow, and values in bins that all share."""
+"""What the figures of an explanation have in common: values in bins that all share."""
 
 from __future__ import annotations
 
@@ -6,30 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.explain.model import Explanation, FlowStall, FlowStory
-from analysis.explain.reasons import NOT_LOST
+from analysis.explain.model import FlowStory
 
 BINS = 400  # across a figure: finer than its pixels are wide
-
-
-def one_each(explanation: Explanation) -> list[FlowStory]:
-    """A story for each flow: of several points' that of the one that tells most (stalls, then delivered bytes), in the
-    explanation's order."""
-    best: dict[str, FlowStory] = {}
-    for story in explanation.flows:
-        known = best.get(story.name)
-        if known is None or _weight(story) > _weight(known):
-            best[story.name] = story
-    return list(best.values())
-
-
-def _weight(story: FlowStory) -> tuple[bool, bool, int]:
-    return bool(own_stalls(story)), story.both_ways, story.delivered_bytes
-
-
-def own_stalls(story: FlowStory) -> list[FlowStall]:
-    """The stalls that network or transport made: not those in which the flow had nothing to send."""
-    return [stall for stall in story.stalls if stall.cause not in NOT_LOST]
 
 
 def span_ns(stories: Sequence[FlowStory]) -> tuple[int, int]:

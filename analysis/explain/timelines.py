@@ -3,16 +3,14 @@ pauses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from analysis import text
+from analysis.explain.figures_common import rates_bps
+from analysis.explain.lost_time import lost_s, lost_stalls
 from analysis.explain.model import (
-    MIDDLE,
-    RECEIVER,
-    SENDER,
-    UNKNOWN,
     Explanation,
     FlowStall,
     FlowStory,
@@ -40,7 +38,6 @@ _BLOCK, _HELD = "#A9D3EA", "#D55E00"
 _MOST_LINES = 8
 _BINS = 600
 _TIME = "time since the first packet"
-_NEAREST = (SENDER, RECEIVER, MIDDLE, UNKNOWN)  # whose view of a flow to draw, where several points saw it
 
 
 def capture_charts(explanation: Explanation) -> list[Chart]:
@@ -50,7 +47,7 @@ def capture_charts(explanation: Explanation) -> list[Chart]:
         return []
     begin_ns, end_ns = min(point.first_ns for point in seen), max(point.last_ns for point in seen)
     clock = Clock.over(begin_ns, end_ns - begin_ns)
-    flows = _once(explanation.flows)
+    flows = explanation.once
     found = [
         _flow_chart(flows, clock, explanation),
         _rate_chart(flows, clock, begin_ns, end_ns),
@@ -58,14 +55,6 @@ def capture_charts(explanation: Explanation) -> list[Chart]:
         _pause_chart(explanation.pauses, clock),
     ]
     return [chart for chart in found if chart is not None]
-
-
-def _once(flows: Iterable[FlowStory]) -> list[FlowStory]:
-    """Each flow as one point saw it: the sender's own if there is one."""
-    found: dict[str, FlowStory] = {}
-    for flow in sorted(flows, key=lambda each: _NEAREST.index(each.position)):
-        found.setdefault(flow.name, flow)
-    return list(found.values())
 
 
 def _chart(name: str, title: str, caption: str, clock: Clock, **drawn: object) -> Chart:
@@ -79,7 +68,7 @@ def _flow_chart(flows: Sequence[FlowStory], clock: Clock, explanation: Explanati
     """Blocks and stalls of those flows that stood still longest, or sent most."""
     if not flows:
         return None
-    chosen = sorted(flows, key=lambda flow: (-sum(stall.seconds for stall in flow.stalls), -flow.payload_bytes))
+    chosen = sorted(flows, key=lambda flow: (-lost_s(flow), -flow.payload_bytes))
     shown = chosen[:MOST_ROWS]
     rows = sorted((flow.name for flow in shown), key=text.natural)
     share = max(MOST_BARS // (2 * len(shown)), 1)
@@ -102,8 +91,10 @@ def _flow_chart(flows: Sequence[FlowStory], clock: Clock, explanation: Explanati
 
 
 def _stall_words(flows: Sequence[FlowStory]) -> str:
-    count, stalled = sum(len(flow.stalls) for flow in flows), sum(bool(flow.stalls) for flow in flows)
-    return f"{text.counted(count, 'stall')} of {text.counted(stalled, 'flow')}" if count else "none stalls"
+    stalls = [stalls for stalls in map(lost_stalls, flows) if stalls]
+    if not stalls:
+        return "none stalls"
+    return f"{text.counted(sum(map(len, stalls)), 'stall')} of {text.counted(len(stalls), 'flow')}"
 
 
 def _block_bars(flow: FlowStory, most: int) -> list[Bar]:
@@ -117,7 +108,7 @@ def _stall_bar(stall: FlowStall) -> Bar:
 
 
 def _views(flows: Sequence[FlowStory], clock: Clock) -> tuple[View, ...]:
-    stalls = [stall for flow in flows for stall in flow.stalls]
+    stalls = [stall for flow in flows for stall in lost_stalls(flow)]
     if not stalls:
         return ()
     longest = max(stalls, key=lambda stall: stall.end_ns - stall.start_ns)
@@ -134,7 +125,7 @@ def _rate_chart(flows: Sequence[FlowStory], clock: Clock, begin_ns: int, end_ns:
     if not told or end_ns <= begin_ns:
         return None
     edges_ns = even_edges_ns(begin_ns, end_ns, _BINS)
-    rates = {flow.name: _rates_bps(series, edges_ns) for flow, series in told}
+    rates = {flow.name: rates_bps(flow, edges_ns) for flow, _ in told}
     together = np.sum(list(rates.values()), axis=0)
     largest = sorted(told, key=lambda each: -each[0].payload_bytes)[:_MOST_LINES]
     own = looks([flow.name for flow, _ in largest])
@@ -157,14 +148,6 @@ def _rate_chart(flows: Sequence[FlowStory], clock: Clock, begin_ns: int, end_ns:
         lines=tuple(lines),
         still="goodput",
     )
-
-
-def _rates_bps(series: Series, edges_ns: np.ndarray) -> np.ndarray:
-    """Bits a second between edges (n,), from a flow's own bins."""
-    amounts = series.delivered_bytes if np.any(series.delivered_bytes) else series.sent_bytes
-    own_ns = series.bin_ns * np.arange(len(amounts) + 1)  # since its begin: a float of today's date is good to 256 ns
-    total = np.concatenate([[0], np.cumsum(amounts)])
-    return np.diff(np.interp(edges_ns - series.begin_ns, own_ns, total)) * 8e9 / np.diff(edges_ns)
 
 
 def _held(values: np.ndarray) -> np.ndarray:

@@ -6,18 +6,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
-from analysis.capture.packets import Damage
-from analysis.explain.lost_time import is_lost
-from analysis.explain.model import CERTAIN, LIKELY, UNSURE, Explanation, Finding, FlowStory, Hop, PauseStory, Point
+from analysis.columns import Column, Table
+from analysis.explain.damage import damage_words
+from analysis.explain.lost_time import lost_s, lost_stalls
+from analysis.explain.model import CERTAIN, SURENESS, Explanation, Finding, FlowStory, Hop, PauseStory, Point
 from analysis.printable import printable
-from analysis.tables.columns import Column, Table
-from analysis.text import count, counted, rate, seconds
+from analysis.text import NOTHING, count, counted, rate, seconds
 from analysis.verdicts import Evidence, Verdict
 
 Part = Union[str, Table]  # a paragraph, or a table
 
 _MOST_ROWS = 12
-_SURENESS = (UNSURE, LIKELY, CERTAIN)
 _HOLDS = {True: "yes", False: "no", None: "not known"}
 
 
@@ -90,7 +89,7 @@ def _value(piece: Evidence) -> str:
         forms = {"s": seconds, "b/s": rate}
         told = forms.get(piece.unit, count)(piece.measured)
         return str(told) if piece.unit in forms else f"{told} {piece.unit}".rstrip()
-    return "—" if piece.measured is None else str(piece.measured)
+    return NOTHING if piece.measured is None else str(piece.measured)
 
 
 def _points(explanation: Explanation) -> Table:
@@ -118,31 +117,8 @@ def _point(point: Point, flows: Sequence[FlowStory]) -> dict[str, Any]:
         "lasts": seconds((point.last_ns - point.first_ns) / 1e9),
         "flows": count(len(flows)),
         "position": ", ".join(f"{where} ({often})" for where, often in positions.most_common()),
-        "damage": damage_words(point.damage) or "nothing",
+        "damage": "; ".join(damage_words(point.damage)) or "nothing",
     }
-
-
-def damage_words(damage: Damage) -> str:
-    """What is wrong with a capture; empty for a sound one."""
-    counts = {
-        "packet of a link type that is not read": damage.foreign_link,
-        "packet shorter than its headers": damage.cut_headers,
-        "empty record": damage.empty,
-        "step back in time": damage.backwards,
-        "packet without a time": damage.untimed,
-        "byte between records": damage.garbage_bytes,
-    }
-    told = [_plural(number, what) for what, number in counts.items() if number]
-    return ", ".join((["cut short"] if damage.truncated else []) + told)
-
-
-def _plural(number: int, what: str) -> str:
-    """ "1 empty record", "2 packets of a link type that is not read"."""
-    noun, space, rest = what.partition(" ")
-    if noun == "empty":
-        return counted(number, what)
-    plain = {"packet": "packets", "step": "steps", "byte": "bytes"}
-    return f"{number:,} {noun if number == 1 else plain[noun]}{space}{rest}"
 
 
 def _of(items: Sequence[Any], noun: str) -> str:
@@ -150,14 +126,9 @@ def _of(items: Sequence[Any], noun: str) -> str:
     return noun if len(items) <= _MOST_ROWS else f"{noun} ({_MOST_ROWS} of {len(items):,})"
 
 
-def _stalled_s(flow: FlowStory) -> float:
-    """How long it stood still with work to do, as far as that is known."""
-    return sum(stall.seconds for stall in flow.stalls if is_lost(stall))
-
-
 def _flows(explanation: Explanation) -> Table | None:
     """The flows that stood still longest, or sent most again."""
-    flows = sorted(explanation.once, key=lambda flow: (-_stalled_s(flow), -flow.resent, -flow.payload_bytes))
+    flows = sorted(explanation.once, key=lambda flow: (-lost_s(flow), -flow.resent, -flow.payload_bytes))
     columns = (
         Column("flow", "name", is_number=False, essential=True),
         Column("seen at", "point", is_number=False),
@@ -173,17 +144,16 @@ def _flows(explanation: Explanation) -> Table | None:
 
 def _flow(flow: FlowStory) -> dict[str, Any]:
     by_cause: dict[str, float] = defaultdict(float)
-    for stall in flow.stalls:
-        if is_lost(stall):
-            by_cause[stall.cause] += stall.seconds
+    for stall in lost_stalls(flow):
+        by_cause[stall.cause] += stall.seconds
     return {
         "name": flow.name,
         "point": flow.point,
         "goodput": rate(flow.goodput_bps),
         "rtt": seconds(None if flow.rtt_median_ns is None else flow.rtt_median_ns / 1e9),
         "resent": count(flow.resent),
-        "stalled": seconds(sum(by_cause.values())) if by_cause else "—",
-        "cause": max(by_cause, key=lambda cause: by_cause[cause]) if by_cause else "—",
+        "stalled": seconds(sum(by_cause.values())) if by_cause else NOTHING,
+        "cause": max(by_cause, key=lambda cause: by_cause[cause]) if by_cause else NOTHING,
     }
 
 
@@ -217,7 +187,7 @@ def _stalls(explanation: Explanation) -> Table | None:
 def _how_sure(told: Iterable[str]) -> str:
     """One word where all are alike, else each with its number, the surest first."""
     often = Counter(told)
-    ordered = sorted(often, key=lambda each: -_SURENESS.index(each))
+    ordered = sorted(often, key=lambda each: -SURENESS.index(each))
     return ordered[0] if len(ordered) == 1 else ", ".join(f"{often[each]:,} {each}" for each in ordered)
 
 
@@ -276,7 +246,7 @@ def _hop(found: Sequence[Hop]) -> dict[str, Any]:
         "paired": count(sum(hop.paired for hop in found)),
         "lost": count(sum(len(hop.lost_ns) for hop in found)),
         "clocks": "agree" if agree else "differ",
-        **{name: seconds(value / 1e9) if agree and value is not None else "—" for name, value in told.items()},
+        **{name: seconds(value / 1e9) if agree and value is not None else NOTHING for name, value in told.items()},
     }
 
 

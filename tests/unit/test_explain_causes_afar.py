@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from analysis.explain.afar import counts_packets, missing_before
+from analysis.explain.causes_afar import Sighting, counts_packets, missing_before
 from analysis.explain.model import CERTAIN, LIKELY, MIDDLE, RECEIVER, UNSURE, Block, FlowStall
 from analysis.explain.reasons import TIMEOUT
 from analysis.transport import stalls as rules
@@ -41,7 +42,15 @@ def test_packets_that_never_came_are_told_by_identifications(tmp_path: Path) -> 
     packets, flow = seen(back_to_back().lose(3).send(MORE, 6000).ack(MORE + 20, 7000), tmp_path)
     (gap,) = gaps(flow, 1e8)
     assert counts_packets(flow, packets)
-    assert missing_before(flow, gap, packets) == 3
+    assert missing_before(Sighting(flow, packets), gap) == 3
+
+
+def test_a_flow_is_judged_by_the_packets_that_are_asked_about(tmp_path: Path) -> None:
+    """The same flow, in packets whose identifications are lost, after it was asked about in whole ones."""
+    packets, flow = seen(back_to_back().lose(3).send(MORE, 6000).ack(MORE + 20, 7000), tmp_path)
+    (gap,) = gaps(flow, 1e8)
+    assert missing_before(Sighting(flow, packets), gap) == 3
+    assert missing_before(Sighting(flow, replace(packets, ip_id=packets.ip_id * 0)), gap) is None
 
 
 def test_identifications_that_wrap_go_on_counting(tmp_path: Path) -> None:
@@ -50,7 +59,7 @@ def test_identifications_that_wrap_go_on_counting(tmp_path: Path) -> None:
     wrapped = back_to_back(3, line)
     wrapped.identification = 1
     packets, flow = seen(wrapped.send(50, 3000).send(51, 4000).ack(71, 5000).send(MORE, 5000), tmp_path)
-    assert missing_before(flow, gaps(flow, 1e8)[0], packets) == 0
+    assert missing_before(Sighting(flow, packets), gaps(flow, 1e8)[0]) == 0
 
 
 def test_identifications_that_do_not_count_tell_nothing(tmp_path: Path) -> None:
@@ -59,7 +68,7 @@ def test_identifications_that_do_not_count_tell_nothing(tmp_path: Path) -> None:
         capture.send(place, 1000 * place).ack(place + 0.5, 1000 * (place + 1))
     packets, flow = seen(capture.send(MORE, 6000), tmp_path)
     assert not counts_packets(flow, packets)
-    assert missing_before(flow, gaps(flow, 1e8)[0], packets) is None
+    assert missing_before(Sighting(flow, packets), gaps(flow, 1e8)[0]) is None
 
 
 def test_a_tail_lost_before_the_hot_port(tmp_path: Path) -> None:

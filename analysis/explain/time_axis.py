@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 
 from analysis import text
 from analysis.explain.model import FlowStory, Span
-from analysis.figures.gantt import time_unit
-from analysis.figures.style import INK, SMALL, label
+from analysis.figures.style import INK, SMALL, label, time_unit
 
 _CUT_SHARE = 0.4  # of the whole time: silences that take less together are left as they are
 _LEAST_SHARE = 0.02  # of the whole time: a shorter silence is none
@@ -22,7 +21,7 @@ CUT = " Grey: nothing was captured for as long as it says; the time axis is cut 
 
 
 @dataclass(frozen=True, eq=False)
-class Clock:
+class TimeAxis:
     """From times to places: `times_ns` (2n,) and `places` (2n,) of the begins and ends of n spans with traffic, places
     in ns of the axis, on which a silence between two spans is short."""
 
@@ -84,34 +83,34 @@ def _round_step(least: float) -> float:
     return float(next(step * decade for step in (1, 2, 5, 10) if step * decade >= least))
 
 
-def clock_of(begin_ns: int, end_ns: int, spans: np.ndarray) -> Clock:
-    """A clock from begin to end with traffic in the spans (n, 2), which may overlap and be in any order."""
+def axis_of(begin_ns: int, end_ns: int, spans: np.ndarray) -> TimeAxis:
+    """An axis from begin to end with traffic in the spans (n, 2), which may overlap and be in any order."""
     ordered = spans[np.argsort(spans[:, 0], kind="stable")] if len(spans) else np.array([[begin_ns, end_ns]])
     starts = np.concatenate([[begin_ns], ordered[:, 0], [end_ns]])
     reached = np.maximum.accumulate(np.concatenate([[begin_ns], ordered[:, 1]]))
     gaps = np.flatnonzero(starts[1:] - reached > (end_ns - begin_ns) * _LEAST_SHARE)
     silent_ns = int((starts[1:] - reached)[gaps].sum())
     if not _CUT_SHARE * (end_ns - begin_ns) <= silent_ns < end_ns - begin_ns:
-        return Clock(np.array([begin_ns, end_ns]), np.array([0.0, float(end_ns - begin_ns)]))
+        return TimeAxis(np.array([begin_ns, end_ns]), np.array([0.0, float(end_ns - begin_ns)]))
     firsts = np.concatenate([[begin_ns], starts[gaps + 1]])
     lasts = np.concatenate([reached[gaps], [end_ns]])
     lengths = (lasts - firsts).astype(float)
     gap = max(float(lengths.sum()), 1.0) * _GAP_PLACES
     begins = np.concatenate([[0.0], np.cumsum(lengths + gap)[:-1]])
-    return Clock(np.column_stack([firsts, lasts]).ravel(), np.column_stack([begins, begins + lengths]).ravel())
+    return TimeAxis(np.column_stack([firsts, lasts]).ravel(), np.column_stack([begins, begins + lengths]).ravel())
 
 
-def clock_of_packets(times_ns: np.ndarray, begin_ns: int, end_ns: int) -> Clock:
-    """A clock whose traffic is packets at these times (n,)."""
-    return clock_of(begin_ns, end_ns, np.column_stack([times_ns, times_ns]))
+def axis_of_packets(times_ns: np.ndarray, begin_ns: int, end_ns: int) -> TimeAxis:
+    """An axis whose traffic is packets at these times (n,)."""
+    return axis_of(begin_ns, end_ns, np.column_stack([times_ns, times_ns]))
 
 
-def clock_of_flows(stories: Sequence[FlowStory], begin_ns: int, end_ns: int) -> Clock:
-    """A clock whose traffic is what the flows' series have: a silence is known to a bin."""
+def axis_of_flows(stories: Sequence[FlowStory], begin_ns: int, end_ns: int) -> TimeAxis:
+    """An axis whose traffic is what the flows' series have: a silence is known to a bin."""
     spans = [np.zeros((0, 2), np.int64)]
     for series in (story.series for story in stories):
         if series is not None:
             moved = np.flatnonzero((series.sent_bytes > 0) | (series.delivered_bytes > 0))
             begins = series.begin_ns + moved * series.bin_ns
             spans.append(np.column_stack([begins, begins + series.bin_ns]))
-    return clock_of(begin_ns, end_ns, np.clip(np.concatenate(spans), begin_ns, end_ns))
+    return axis_of(begin_ns, end_ns, np.clip(np.concatenate(spans), begin_ns, end_ns))

@@ -6,10 +6,11 @@ import numpy as np
 
 from analysis.capture.packets import Packets
 from analysis.explain.model import SENDER
+from analysis.explain.position import echo_waits_ns
 from analysis.transport import roce, stalls
-from analysis.transport.flows import Flow, Sent
-from analysis.transport.retransmits import Recovery
-from analysis.transport.roce import RoceFlow
+from analysis.transport.queue_pairs import RoceFlow
+from analysis.transport.recovery import Recovery
+from analysis.transport.sent import Flow, Sent
 from analysis.transport.stalls import ROUND_TRIPS, SHARE_OF_TIMER
 
 _LONG_ROUND_TRIPS = 2
@@ -23,7 +24,7 @@ def longest_quiet_ns(flow: Sent, packets: Packets, position: str, recovery: Reco
     them were too short to count."""
     if isinstance(flow, RoceFlow):
         return roce.threshold_ns(flow)
-    onward_ns, behind_ns = _median(flow.rtt_ns()), 0.0 if position == SENDER else back_ns(flow, packets)
+    onward_ns, behind_ns = _median(flow.rtt_ns()), 0.0 if position == SENDER else _usual_back_ns(packets, flow)
     if onward_ns is None or behind_ns is None or not isinstance(flow, Flow):
         return SHARE_OF_TIMER * recovery.rto_min_ns
     shortest_ns = stalls.shortest_timer_ns(recovery) * SHARE_OF_TIMER
@@ -31,16 +32,10 @@ def longest_quiet_ns(flow: Sent, packets: Packets, position: str, recovery: Reco
     return max(shortest_ns, min(ROUND_TRIPS * whole_ns, _LONG_ROUND_TRIPS * whole_ns + _LONG_NS))
 
 
-def back_ns(flow: Sent, packets: Packets) -> float | None:
-    """The time from an acknowledgement with a new time stamp (RFC 7323) to the first data packet that echoes it, that a
-    quarter of them keep to: the sender does not always have something to send. None without time stamps."""
-    acks = flow.ack_order[packets.has_timestamps[flow.ack_order]]
-    sends = flow.send_order[packets.has_timestamps[flow.send_order]]
-    told, first = np.unique(packets.timestamp_value[acks], return_index=True)
-    echoed, answer = np.unique(packets.timestamp_echo[sends], return_index=True)
-    _, at_ack, at_send = np.intersect1d(told, echoed, assume_unique=True, return_indices=True)
-    first_ack, first_send = acks[first[at_ack]], sends[answer[at_send]]
-    waits_ns = (packets.time_ns[first_send] - packets.time_ns[first_ack])[first_send > first_ack]
+def _usual_back_ns(packets: Packets, flow: Sent) -> float | None:
+    """The wait for an echo that a quarter of them keep to: the sender does not always have something to send. None
+    without time stamps."""
+    waits_ns = echo_waits_ns(packets, flow)
     return float(np.sort(waits_ns)[int(_PROMPT_SHARE * len(waits_ns))]) if len(waits_ns) else None
 
 
