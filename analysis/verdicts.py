@@ -134,11 +134,11 @@ def _timeouts(run: Run) -> Evidence:
     known = fired is not None and (fired > 0 or late is not None)
     probes = f"; {text.counted(late, 'loss probe')} of RTOmin or longer among them" if late else ""
     return Evidence(
-        name="retransmission timeouts",
+        name="timeouts or probes as late",
         configured=None,
         modelled=None,
         measured=(fired or 0) + (late or 0) if known else None,
-        unit="timeouts",
+        unit="waits",
         tolerance=f"at least 1{probes}",
         holds=(fired or 0) + (late or 0) >= 1 if known else None,
         source=source if known or fired is None else f"{source} is 0, but without captures loss probes may have waited",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Sequence
@@ -61,4 +62,7 @@ def _write(found: Explanation, out: Path, form: str) -> None:
         screen.say(f"tables: {out / _TABLES} ({len(written)} files)")
         screen.say(f"report: {write_page(found, out)}")
     except OSError as error:
-        raise BadRequest(f"--out: {error.filename or out} cannot be written ({error.strerror})") from None
+        said = f"--out: {error.filename or out} cannot be written ({error.strerror or error})"
+        if error.errno == errno.ENOSPC:
+            raise RuntimeError(said) from None  # no bad request: there is no room
+        raise BadRequest(said) from None

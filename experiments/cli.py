@@ -44,6 +44,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line; returns its exit status."""
+    screen.mend_streams()
     words = list(argv)
     if words and not words[0].startswith("-") and words[0] not in _COMMANDS:
         words.insert(0, "run")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import statistics
@@ -118,6 +119,16 @@ def _text_at(line: str) -> int:
     """Where the text of a line begins, behind its number or dash."""
     begin = re.match(r" *(?:\d+\. |- )?", line)
     return begin.end() if begin else 0
+
+
+def mend_streams() -> None:
+    """Whoever closed a stream reads or hears nothing there; what a terminal's alphabet lacks is shown by escapes."""
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115 (for good)
+        elif isinstance(stream, io.TextIOWrapper) and name != "stdin":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def say(text: str) -> None:

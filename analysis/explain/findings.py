@@ -28,6 +28,7 @@ from analysis.explain.open_findings import damage, unsure
 from analysis.explain.pause_findings import pause_findings
 from analysis.explain.reasons import (
     NEVER_WENT_ON,
+    NOT_LOST,
     NOT_READY,
     SPURIOUS,
     STRAGGLER,
@@ -123,7 +124,7 @@ def _incast(explanation: Explanation) -> list[Finding]:
 
 def _sureness_of_none(pieces: Mapping[str, Evidence]) -> str:
     """That nothing collapsed is certain where the link's rate is known, or nothing was lost and no timeout fired."""
-    lost = [pieces[name].measured for name in ("retransmission timeouts", "drops at the hot port") if name in pieces]
+    lost = [pieces[name].measured for name in ("timeouts or probes as late", "drops at the hot port") if name in pieces]
     return CERTAIN if "link's rate" in pieces["goodput"].tolerance or set(lost) == {0} else LIKELY
 
 
@@ -188,8 +189,14 @@ def _group(cause: str, flows: Iterable[FlowStory]) -> _Group:
 
 
 def _none_stood_still(flows: Sequence[FlowStory]) -> Finding:
+    """As sure as the captures' positions, and as what each silence was taken for."""
     whom = f"None of {text.counted(len(flows), 'flow')}" if len(flows) > 1 else "The flow never"
-    sure = CERTAIN if all(flow.position == SENDER for flow in flows) else LIKELY
+    positions = [flow.position_confidence if flow.position == SENDER else LIKELY for flow in flows]
+    silences = [stall.confidence for flow in flows for stall in flow.stalls]
+    if any(stall.cause not in NOT_LOST for flow in flows for stall in flow.stalls):
+        sentence, because = f"{whom} is known to have stood still.", "What cannot be explained is told below."
+        return Finding(sentence.replace("The flow never is", "The flow is not"), UNSURE, because)
+    sure = least_sure(CERTAIN, *positions, *silences)
     return Finding(f"{whom} stood still with work to do.", sure, "No silence was longer than round trips explain.")
 
 

@@ -163,9 +163,9 @@ def _timeouts(case: _Case) -> Evidence:
     is_blind = not fired and not any(flow.both_ways for flow in case.flows)
     probes = f"; {text.counted(late, 'loss probe')} of RTOmin or longer among them" if late else ""
     return _piece(
-        "retransmission timeouts",
+        "timeouts or probes as late",
         None if is_blind else fired,
-        "timeouts",
+        "waits",
         f"at least 1{probes}",
         None if is_blind else fired >= 1,
         "no acknowledgements were captured" if is_blind else _seen_at(case.flows),

@@ -20,6 +20,7 @@ from analysis.pages import shell
 from analysis.pages.evidence import evidence_table
 from analysis.pages.markup import Cell, Html, definitions, table
 from analysis.pages.shell import Page, badge, paragraph, section
+from analysis.printable import printable
 from analysis.verdicts import Verdict
 
 MOST_ROWS = 100
@@ -66,7 +67,7 @@ def _headline(explanation: Explanation) -> str:
 
 
 def _command(explanation: Explanation, folder: Path) -> str:
-    files = " ".join(shlex.quote(point.file) for point in explanation.points)
+    files = " ".join(shlex.quote(printable(point.file)) for point in explanation.points)
     return f"./run_experiment analyze {files} --out {shlex.quote(str(folder))}"
 
 
@@ -258,7 +259,7 @@ def _captures(points: Sequence[Point]) -> Html:
             text.seconds((point.last_ns - point.first_ns) / 1e9),
             *(text.count(each) for each in (point.tcp, point.roce, point.udp, point.pause, point.other)),
             "; ".join(damage_words(point.damage)) or "sound",
-            point.file,
+            printable(point.file),
         ]
         for point in points
     ]

@@ -15,6 +15,7 @@ from analysis.transport.stalls import ROUND_TRIPS, SHARE_OF_TIMER
 
 _LONG_ROUND_TRIPS = 2
 _PROMPT_SHARE = 0.25
+_MOST_QUEUED = 8  # of the shortest round trip: what queues may add to it
 _LONG_NS = 50_000_000  # with two round trips: what is left of Linux's 200 ms timer on a path of many milliseconds
 
 
@@ -24,7 +25,7 @@ def longest_quiet_ns(flow: Sent, packets: Packets, position: str, recovery: Reco
     them were too short to count."""
     if isinstance(flow, RoceFlow):
         return roce.threshold_ns(flow)
-    onward_ns, behind_ns = _median(flow.rtt_ns()), 0.0 if position == SENDER else _usual_back_ns(packets, flow)
+    onward_ns, behind_ns = _usual(flow.rtt_ns()), 0.0 if position == SENDER else _usual_back_ns(packets, flow)
     if onward_ns is None or behind_ns is None or not isinstance(flow, Flow):
         return SHARE_OF_TIMER * recovery.rto_min_ns
     shortest_ns = stalls.shortest_timer_ns(recovery) * SHARE_OF_TIMER
@@ -39,5 +40,8 @@ def _usual_back_ns(packets: Packets, flow: Sent) -> float | None:
     return float(np.sort(waits_ns)[int(_PROMPT_SHARE * len(waits_ns))]) if len(waits_ns) else None
 
 
-def _median(values: np.ndarray) -> float | None:
-    return float(np.median(values)) if len(values) else None
+def _usual(round_trips_ns: np.ndarray) -> float | None:
+    """The median, but no more than a few of the shortest: a stall makes round trips of all that waited in it."""
+    if not len(round_trips_ns):
+        return None
+    return float(min(np.median(round_trips_ns), _MOST_QUEUED * np.min(round_trips_ns)))

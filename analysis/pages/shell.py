@@ -25,7 +25,7 @@ from analysis.pages.timelines import Chart, as_json
 
 VERDICT_CLASSES = {False: "bad", True: "good", None: "open"}
 BROAD_FIGURES = ("fabric", "heat", "tree")  # figures that need the page's whole width
-_INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _SHOWN_REASONS = 6
 _HERE = Path(__file__).parent
 _ZOOM = "Drag across a timeline to zoom into a time, double-click for all of it; the others follow."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.explain.lost_time import lost_s, lost_stalls
 from analysis.explain.model import Block, Explanation, FlowStory, Hop, Point
 from analysis.tables.layout import FLAG, FLOAT, INT, TEXT, TIME, TIME_OR_NONE, WHOLE, Layout, Row, frame, frame_of_rows
 
@@ -121,7 +122,7 @@ def _flow(flow: FlowStory) -> Row:
         **vars(flow),
         **_name(flow),
         **{"seconds": flow.seconds, "goodput_bps": flow.goodput_bps, "resent": flow.resent},
-        **{"stalls": len(flow.stalls), "stalled_s": sum(stall.seconds for stall in flow.stalls)},
+        **{"stalls": len(lost_stalls(flow)), "stalled_s": lost_s(flow)},
         "notes": "\n".join(flow.notes),
     }
 

@@ -9,6 +9,7 @@ front (OWASP, "CSV Injection"); Parquet has it as it is. Tables without a row ar
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,8 @@ def export(tables: Mapping[str, DataFrame], folder: Path, form: str) -> list[Pat
         paths = [put_whole(folder / f"{name}.{form}", partial(write, table)) for name, table in flat.items()]
         return [*paths, put_whole(folder / "columns.csv", partial(_write_csv, columns_of(flat)))]
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise RuntimeError(f"--out: {folder} cannot be written ({error.strerror})") from error
         raise BadRequest(f"--out: {folder} cannot be written ({error.strerror}); allowed: a folder") from error
 
 

@@ -49,8 +49,14 @@ def _series(name: str, values: Sequence[Any], kind: str) -> Series:
 
     try:
         return Series(values, dtype=kind)
+    except UnicodeEncodeError:  # a file's name may hold bytes that are no text
+        return Series([_shown(value) for value in values], dtype=kind)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"column {name}: {error}") from error
+
+
+def _shown(value: Any) -> Any:
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _since(times_ns: Series, origin_ns: int | None) -> Series:

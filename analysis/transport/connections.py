@@ -60,8 +60,9 @@ def _reuses(packets: Packets, rows: np.ndarray, pair: np.ndarray, is_back: np.nd
     begins = np.flatnonzero(differs(pair))
     for number in np.unique(pair[syns[~same]]).tolist():
         begin, end = int(begins[number]), int(np.append(begins, len(rows))[number + 1])
-        for later in _reopened(packets, rows[begin:end], is_back[begin:end]):
-            numbers[begin + later : end] += 1
+        steps = np.zeros(end - begin, np.int64)
+        steps[_reopened(packets, rows[begin:end], is_back[begin:end])] = 1
+        numbers[begin:end] = np.cumsum(steps)
     return numbers
 
 

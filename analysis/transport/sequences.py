@@ -12,6 +12,7 @@ import numpy as np
 
 _Numbers = TypeVar("_Numbers", int, np.ndarray)
 _LARGEST = 2**62
+_MOST_HOLES = 1 << 14
 
 
 def unwrap(numbers: np.ndarray, bits: int = 32) -> np.ndarray:
@@ -82,7 +83,8 @@ def sorting(numbers: np.ndarray) -> np.ndarray:
 
 
 class Holes:
-    """The bytes below the highest one seen that were not seen themselves, while a flow's segments come by."""
+    """The bytes below the highest one seen that were not seen themselves, while a flow's segments come by; of more than
+    _MOST_HOLES, which no sender leaves open, the oldest are forgotten."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -92,6 +94,8 @@ class Holes:
         """A segment began beyond the highest byte: what lies between is missing."""
         self._starts.append(start)
         self._ends.append(end)
+        if len(self._starts) > _MOST_HOLES:
+            del self._starts[: _MOST_HOLES // 2], self._ends[: _MOST_HOLES // 2]
 
     def filled(self, start: int, end: int) -> bool:
         """Whether a segment brought a byte that was missing; it no longer is."""

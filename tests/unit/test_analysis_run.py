@@ -227,7 +227,7 @@ def test_all_the_evidence_makes_a_collapse(tmp_path: Path) -> None:
     verdict = incast_verdict(make_run(tmp_path / "run"))
     assert evidence(verdict) == {
         "goodput": True,
-        "retransmission timeouts": True,
+        "timeouts or probes as late": True,
         "drops at the hot port": True,
         "idle link": True,
         "CPU kept up": True,
@@ -285,7 +285,7 @@ def test_without_a_timeout_slow_rounds_prove_nothing(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", facts={"tcp": {"h3": {"RetransSegs": 1}}})
     (tmp_path / "run" / "pcap" / "h3-eth0.pcap").unlink()
     verdict = incast_verdict(run)
-    assert (verdict.verdict, evidence(verdict)["retransmission timeouts"]) == (NOT_PROVEN, False)
+    assert (verdict.verdict, evidence(verdict)["timeouts or probes as late"]) == (NOT_PROVEN, False)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_without_captures_counters_and_samples_take_their_place(tmp_path: Path) 
     verdict = incast_verdict(run)
     assert verdict.verdict == COLLAPSE
     sources = {piece.name: piece.source for piece in verdict.evidence}
-    assert sources["retransmission timeouts"] == "kernel counter TCPTimeouts"
+    assert sources["timeouts or probes as late"] == "kernel counter TCPTimeouts"
     assert sources["idle link"] == "queue samples of leaf1-eth1"
 
 

@@ -53,7 +53,7 @@ def holds(verdict: Verdict) -> dict[str, bool | None]:
     return {piece.name: piece.holds for piece in verdict.evidence}
 
 
-ALL = {"senders at once", "goodput", "retransmission timeouts", "drops at the hot port", "idle link", "CPU kept up"}
+ALL = {"senders at once", "goodput", "timeouts or probes as late", "drops at the hot port", "idle link", "CPU kept up"}
 
 
 def test_senders_and_hot_port_of_a_run_in_virtual_time_prove_it() -> None:
@@ -76,7 +76,7 @@ def test_senders_alone_do_not_tell_where_packets_were_lost() -> None:
 def test_the_hot_port_alone_makes_it_likely() -> None:
     hot = collapsed(point="leaf1-eth1", position=MIDDLE, upstream_losses=3, kinds={})
     told = incast_verdict(hot, [], (), (), LINUX, 10**10, "virtual")
-    assert (told.verdict, holds(told)["retransmission timeouts"]) == (LIKELY_COLLAPSE, True)
+    assert (told.verdict, holds(told)["timeouts or probes as late"]) == (LIKELY_COLLAPSE, True)
     assert holds(told)["drops at the hot port"] is True
 
 
@@ -121,7 +121,7 @@ def test_probes_that_waited_for_rto_min_count_as_timeouts() -> None:
     flows = [replace(each, kinds={}) for each in collapsed()]
     flows[0] = replace(flows[0], stalls=(stall(2, 5, 208, LOSS_PROBE),))
     told = incast_verdict(flows, [hop("h2", [4])], (), (), LINUX, 10**10, "virtual")
-    assert holds(told)["retransmission timeouts"] is True
+    assert holds(told)["timeouts or probes as late"] is True
 
 
 def test_the_timer_of_a_stranger_is_the_shortest_that_was_seen() -> None:
@@ -132,7 +132,7 @@ def test_the_timer_of_a_stranger_is_the_shortest_that_was_seen() -> None:
 
 def test_one_direction_alone_proves_no_timeouts() -> None:
     told = incast_verdict(collapsed(both_ways=False, kinds={}), [], (), ())
-    assert holds(told)["retransmission timeouts"] is None
+    assert holds(told)["timeouts or probes as late"] is None
 
 
 @pytest.mark.parametrize("flows", [[], [story(2, [(0, 210)], stall(2, 5, 208))]])
