@@ -31,6 +31,15 @@ _PAUSE_NS = 1_000_000  # between two repetitions
 _MOST_REPETITIONS = 1 << 16  # two bytes of the addresses tell them apart
 
 
+# A process is told to have held what its parent held when it began (getrusage(2)): so its parent is a small one.
+_MEASURED = (
+    "import resource, subprocess, sys\n"
+    "status = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)\n"
+    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+    "sys.exit(status)"
+)
+
+
 @dataclass(frozen=True)
 class Cost:
     """What one call of `analyze` took: seconds on the wall clock, and the most memory that it held."""
@@ -53,13 +62,11 @@ def streamed_cost(capture: Path, size_bytes: int, kind: str) -> Cost:
 
 def _cost(capture: str, given: IO[bytes] | None) -> Cost:
     began = time.monotonic()
-    words = [sys.executable, str(ROOT / "run_experiment"), "analyze", capture]
-    with subprocess.Popen(words, stdin=given, stdout=subprocess.DEVNULL) as running:
-        _, status, used = os.wait4(running.pid, 0)
-        running.returncode = os.waitstatus_to_exitcode(status)
-    if running.returncode:
-        raise RuntimeError(f"analyze {capture} ended with status {running.returncode}")
-    return Cost(time.monotonic() - began, used.ru_maxrss * 1024)
+    words = [sys.executable, "-c", _MEASURED, sys.executable, str(ROOT / "run_experiment"), "analyze", capture]
+    done = subprocess.run(words, stdin=given, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"analyze {capture} ended with status {done.returncode}")
+    return Cost(time.monotonic() - began, int(done.stdout) * 1024)
 
 
 def repeated(capture: Path, size_bytes: int, kind: str) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.capture.packets import CE, CWR, ECE, NOT_ECT, SYN, TCP, Damage, Packets
+from analysis.capture.packets import CE, CWR, ECE, NOT_ECT, SYN, Damage, Packets
 from analysis.explain import position
 from analysis.explain.blocks import blocks_of
 from analysis.explain.causes import stalls_of
@@ -67,7 +67,6 @@ class _Scene:
     known: Known
     recovery: Recovery
     pauses: Sequence[PauseStory]
-    syns: Mapping[str, Sequence[int]]
     asking: Mapping[tuple[str, str], np.ndarray]
 
 
@@ -85,7 +84,6 @@ def tell(
         known=known,
         recovery=inferred.recovery if inferred else Recovery(0),
         pauses=pauses,
-        syns=_syns(chosen),
         asking=_asking(flows),
     )
     everyone: list[Sent] = [*flows, *pairs]
@@ -330,32 +328,26 @@ def _host_at(flow: Sent, scene: _Scene) -> str:
     return next((end for end, at in ends if host and scene.known.hosts.get(at.rpartition(":")[0]) == host), "")
 
 
-def _syns(packets: Packets) -> dict[str, list[int]]:
-    """The rows of SYNs and SYN/ACKs by "source > destination"."""
-    found: dict[str, list[int]] = {}
-    for row in np.flatnonzero((packets.protocol == TCP) & (packets.flags & SYN > 0)).tolist():
-        source = packets.endpoint(int(packets.src_ip[row]), int(packets.sport[row]))
-        destination = packets.endpoint(int(packets.dst_ip[row]), int(packets.dport[row]))
-        found.setdefault(f"{source} > {destination}", []).append(row)
-    return found
-
-
 def _handshake(flow: Sent, scene: _Scene) -> position.Handshake | None:
-    there = _own_syns(flow, scene, f"{flow.source} > {flow.destination}")
-    return position.handshake(scene.packets, there, _own_syns(flow, scene, f"{flow.destination} > {flow.source}"))
+    there, back = _own_syns(flow, scene.packets)
+    return position.handshake(scene.packets, there, back)
 
 
-def _own_syns(flow: Sent, scene: _Scene, ends: str) -> list[int]:
-    """The rows of the SYNs that began this connection, not an earlier or a later one of the same endpoints."""
-    rows = [row for row in scene.syns.get(ends, ()) if row < flow.send_order[0]]
-    return [row for row in rows if scene.packets.seq[row] == scene.packets.seq[rows[-1]]]
+def _own_syns(flow: Sent, packets: Packets) -> tuple[list[int], list[int]]:
+    """The rows of the SYNs, or SYN/ACKs, that began this connection, of its own direction and of the other."""
+    if not isinstance(flow, Flow):
+        return [], []
+    begun = [
+        rows[(packets.flags[rows] & SYN > 0) & (rows < flow.send_order[0])] for rows in (flow.rows, flow.back_rows)
+    ]
+    there, back = (rows[packets.seq[rows] == packets.seq[rows[-1]]].tolist() if len(rows) else [] for rows in begun)
+    return there, back
 
 
 def _opening_ns(flow: Sent, scene: _Scene) -> np.ndarray:
     """The times of the SYNs and SYN/ACKs that began a flow's connection."""
-    there, back = f"{flow.source} > {flow.destination}", f"{flow.destination} > {flow.source}"
-    rows = [row for ends in (there, back) for row in _own_syns(flow, scene, ends)]
-    return scene.packets.time_ns[rows] if rows else flow.send_ns[:0]
+    there, back = _own_syns(flow, scene.packets)
+    return scene.packets.time_ns[[*there, *back]] if there or back else flow.send_ns[:0]
 
 
 def _held(flow: Sent, scene: _Scene, where: str) -> list[Span]:
