@@ -266,7 +266,7 @@ def _losses(explanation: Explanation) -> list[Finding]:
         for second, count in sorted(ways.items(), key=lambda item: -item[1])
         if count
     ]
-    return told if explanation.hops else _upstream(explanation)
+    return [*told, *_upstream(explanation)]
 
 
 def _were(count: int) -> str:
@@ -280,6 +280,7 @@ def _filled(explanation: Explanation) -> str:
 
 
 def _upstream(explanation: Explanation) -> list[Finding]:
+    """What was lost before the first point that saw a flow."""
     found: dict[str, int] = {}
     for flow in explanation.once:
         found[flow.point] = found.get(flow.point, 0) + flow.upstream_losses
