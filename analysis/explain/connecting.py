@@ -17,8 +17,8 @@ def connecting_stalls(flow: Sent, packets: Packets) -> list[FlowStall]:
     if not isinstance(flow, Flow) or not len(flow.send_order):
         return []
     speaks_back = bool((packets.payload_bytes[flow.ack_order] > 0).any())
-    rows = _repeated(packets, flow.rows) or ([] if speaks_back else _repeated(packets, flow.back_rows))
-    before = [row for row in rows if row <= flow.send_order[0]]
+    there, back = (_repeated(packets, rows[rows <= flow.send_order[0]]) for rows in (flow.rows, flow.back_rows))
+    before = there or ([] if speaks_back else back)
     return [_stall(flow, packets, first, last, place) for place, (first, last) in enumerate(zip(before, before[1:]))]
 
 
@@ -36,5 +36,5 @@ def _repeated(packets: Packets, rows: np.ndarray) -> list[int]:
     """The SYNs, or SYN/ACKs, among the packets of one direction of a connection, where there are several with one
     sequence number; of a frame that was captured twice one alone is among them."""
     asked = rows[packets.flags[rows] & SYN > 0]
-    again = asked[packets.seq[asked] == packets.seq[asked[0]]] if len(asked) else asked
+    again = asked[packets.seq[asked] == packets.seq[asked[-1]]] if len(asked) else asked
     return again.tolist() if len(again) > 1 else []
