@@ -19,7 +19,10 @@ def connecting_stalls(flow: Sent, packets: Packets) -> list[FlowStall]:
     speaks_back = bool((packets.payload_bytes[flow.ack_order] > 0).any())
     there, back = (_repeated(packets, rows[rows <= flow.send_order[0]]) for rows in (flow.rows, flow.back_rows))
     before = there or ([] if speaks_back else back)
-    return [_stall(flow, packets, first, last, place) for place, (first, last) in enumerate(zip(before, before[1:]))]
+    waits = enumerate(zip(before, before[1:]))
+    # a damaged capture's times may run backwards
+    in_time = [each for each in waits if packets.time_ns[each[1][0]] <= packets.time_ns[each[1][1]]]
+    return [_stall(flow, packets, first, last, place) for place, (first, last) in in_time]
 
 
 def _stall(flow: Sent, packets: Packets, first: int, last: int, place: int) -> FlowStall:
