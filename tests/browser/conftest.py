@@ -85,7 +85,7 @@ def _options(profile: Path) -> Any:
     return options
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A window of Chromium for the whole session."""
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]

@@ -19,7 +19,7 @@ MISSING_STREAM = "delete window.DecompressionStream"
 with_timelines = pytest.mark.parametrize("kind", [name for name in PAGES if name != "collective"])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every page, made once."""
     return {name: make(tmp_path_factory.mktemp(name) / "run") for name, make in {**PAGES, **HOSTILE}.items()}
