@@ -27,7 +27,7 @@ import numpy as np
 from analysis.capture.packets import FIN, RNR_SYNDROME, SYNDROME_KIND, Packets
 from analysis.explain import causes_afar, reasons, stall_threshold
 from analysis.explain.connecting import connecting_stalls
-from analysis.explain.model import CERTAIN, LIKELY, SENDER, UNKNOWN, UNSURE, Block, FlowStall, Span, least_sure
+from analysis.explain.model import CERTAIN, LIKELY, SENDER, UNKNOWN, UNSURE, Block, FlowStall, least_sure
 from analysis.explain.reasons import (
     MEANINGS as MEANINGS,
 )
@@ -39,6 +39,7 @@ from analysis.transport.recovery import Recovery
 from analysis.transport.retransmits import Resent, Retransmission
 from analysis.transport.roce import GoBack
 from analysis.transport.sent import Flow, Sent
+from analysis.transport.spans import Span
 from analysis.transport.stalls import (
     APPLICATION_IDLE,
     DELAYED_ACK,

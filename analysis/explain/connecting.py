@@ -17,8 +17,8 @@ def connecting_stalls(flow: Sent, packets: Packets) -> list[FlowStall]:
     if not isinstance(flow, Flow) or not len(flow.send_order):
         return []
     speaks_back = bool((packets.payload_bytes[flow.ack_order] > 0).any())
-    there, back = (_repeated(packets, rows[rows <= flow.send_order[0]]) for rows in (flow.rows, flow.back_rows))
-    before = there or ([] if speaks_back else back)
+    there, back = (opening_syns(packets, rows[rows <= flow.send_order[0]]) for rows in (flow.rows, flow.back_rows))
+    before = there if len(there) > 1 or speaks_back else back
     waits = enumerate(zip(before, before[1:]))
     # a damaged capture's times may run backwards
     in_time = [each for each in waits if packets.time_ns[each[1][0]] <= packets.time_ns[each[1][1]]]
@@ -35,9 +35,8 @@ def _stall(flow: Sent, packets: Packets, first: int, last: int, place: int) -> F
     return FlowStall(flow.name, start_ns, end_ns, SYN_AGAIN, CERTAIN, reason, *numbers)
 
 
-def _repeated(packets: Packets, rows: np.ndarray) -> list[int]:
-    """The SYNs, or SYN/ACKs, among the packets of one direction of a connection, where there are several with one
-    sequence number; of a frame that was captured twice one alone is among them."""
+def opening_syns(packets: Packets, rows: np.ndarray) -> list[int]:
+    """The SYNs, or SYN/ACKs, among the packets of one direction of a connection that began it: those with the last
+    one's sequence number; of a frame that was captured twice one alone is among them."""
     asked = rows[packets.flags[rows] & SYN > 0]
-    again = asked[packets.seq[asked] == packets.seq[asked[-1]]] if len(asked) else asked
-    return again.tolist() if len(again) > 1 else []
+    return asked[packets.seq[asked] == packets.seq[asked[-1]]].tolist() if len(asked) else []

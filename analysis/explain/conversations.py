@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.capture.hashing import MIX
 from analysis.capture.packets import TCP, UDP, Packets
 
 MOST_TOLD = 2_000
-_MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: Fibonacci hashing (Knuth, volume 3, section 6.4)
 _SPREAD = np.uint64(29)
 
 
@@ -38,8 +38,8 @@ class Counted:
 
 def mixed(values: np.ndarray) -> np.ndarray:
     """Whole numbers (n,) spread over 64 bits."""
-    found = values.astype(np.uint64) * _MIX
-    return (found ^ found >> _SPREAD) * _MIX
+    found = values.astype(np.uint64) * MIX
+    return (found ^ found >> _SPREAD) * MIX
 
 
 def conversation_keys(packets: Packets, rows: np.ndarray) -> np.ndarray:

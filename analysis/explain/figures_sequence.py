@@ -12,12 +12,13 @@ from analysis import text
 from analysis.capture.packets import Packets
 from analysis.capture.reader import read_capture
 from analysis.explain.lost_time import lost_stalls
-from analysis.explain.model import ROCE_FLOW, Block, Explanation, FlowStall, FlowStory, Span
+from analysis.explain.model import ROCE_FLOW, Block, Explanation, FlowStall, FlowStory
 from analysis.figures.flows import SEQUENCE_CAPTION, Repeat, broken_sequence, draw_positions, sequence_names
 from analysis.figures.style import Skipped, label, legend_below, legend_rows, new_figure, shown, time_unit
 from analysis.transport.flows import flows_of
 from analysis.transport.queue_pairs import flow_between
 from analysis.transport.sent import Sent
+from analysis.transport.spans import Span
 from topologies.units import BadRequest
 
 _MOST_PACKETS = 4_000_000  # of a capture that is read a second time

@@ -15,10 +15,9 @@ from analysis.capture.packets import Packets
 from analysis.explain.causes_afar import counts_packets
 from analysis.transport.sent import Sent
 from analysis.transport.sequences import unwrap
+from analysis.transport.spans import Span
 
 _ID_BITS = 16
-
-Span = tuple[int, int]
 
 
 class Gaps:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 
 from analysis import text
 from analysis.explain.crowd import by_receiver, host_of
-from analysis.explain.model import UNSURE, FlowStall, FlowStory, Span, each_once
+from analysis.explain.model import UNSURE, FlowStall, FlowStory, each_once
 from analysis.explain.reasons import NOT_LOST
-from analysis.transport.spans import common, total_ns, union, without
+from analysis.transport.spans import Span, common, total_ns, union, without
 
 _MINUTE_S, _HOUR_S = 60, 3600
 _NEARLY_ALL = 0.9

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from analysis.capture.packets import Damage
+from analysis.transport.spans import Span
 from analysis.verdicts import Verdict
 
 SENDER, RECEIVER, MIDDLE, UNKNOWN = "sender", "receiver", "middle", "unknown"  # where a capture was taken, for a flow
 CERTAIN, LIKELY, UNSURE = "certain", "likely", "unsure"
 SURENESS = (UNSURE, LIKELY, CERTAIN)  # in order: each is surer than the one before
 TCP_FLOW, ROCE_FLOW = "tcp", "roce"
-
-Span = tuple[int, int]
 
 
 def least_sure(*told: str) -> str:

@@ -17,9 +17,9 @@ import numpy as np
 
 from analysis.capture.packets import PAUSE, PAUSE_CLASSES, PFC, Packets
 from analysis.congestion_tree import circle, depths, peers
-from analysis.explain.model import PausedLink, PauseStory, PauseTree, Point, Span
+from analysis.explain.model import PausedLink, PauseStory, PauseTree, Point
 from analysis.fabric import Fabric
-from analysis.transport.spans import total_ns, union
+from analysis.transport.spans import Span, total_ns, union
 from topologies.units import BadRequest
 
 QUANTUM_BITS = 512

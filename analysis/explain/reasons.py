@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from analysis import text
-from analysis.explain.model import FlowStall, Span
+from analysis.explain.model import FlowStall
 from analysis.transport import stalls
 from analysis.transport.retransmits import Retransmission
-from analysis.transport.spans import common, total_ns
+from analysis.transport.spans import Span, common, total_ns
 from analysis.transport.stalls import (
     AFTER_RECOVERY,
     APPLICATION_IDLE,

@@ -8,21 +8,13 @@ points and captures lie on each other, or several of one in one of the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from analysis.explain.model import Series
-from analysis.transport.sent import Sent
+from analysis.transport.sent import RoundTrips, Sent
 
 MOST_BINS = 512
-
-
-class RoundTrips(NamedTuple):
-    """Samples (k,): when the acknowledgement came, and the time since the packet that it covers."""
-
-    at_ns: np.ndarray
-    length_ns: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -33,20 +25,6 @@ class Marks:
     resent: np.ndarray
     ce: np.ndarray
     ece: np.ndarray
-
-
-def round_trips(flow: Sent) -> RoundTrips:
-    """The samples that Sent.rtt_ns gives, with their times (Karn's rule: nothing that was sent again gives one)."""
-    again = flow.is_retransmission
-    resent = flow.send_order[again]
-    covering = np.searchsorted(flow.ack_bytes, flow.send_end)
-    sampled = np.flatnonzero(~again & (covering < len(flow.ack_bytes)))
-    covering = covering[sampled]
-    clean = np.searchsorted(resent, flow.ack_order[covering]) == np.searchsorted(resent, flow.send_order[sampled])
-    at_ns = flow.ack_ns[covering[clean]]
-    length_ns = at_ns - flow.send_ns[sampled[clean]]
-    # Where acknowledgements cover data before it passes, the capture missed packets, or its clock went backwards.
-    return RoundTrips(at_ns[length_ns >= 0], length_ns[length_ns >= 0])
 
 
 def bin_ns_of(begin_ns: int, end_ns: int) -> int:

@@ -13,6 +13,7 @@ from analysis.capture.packets import CE, CWR, ECE, NOT_ECT, SYN, Damage, Packets
 from analysis.explain import position
 from analysis.explain.blocks import blocks_of
 from analysis.explain.causes import stalls_of
+from analysis.explain.connecting import opening_syns
 from analysis.explain.conversations import MOST_TOLD, Counted, choose
 from analysis.explain.gaps import Gaps, filled, lost_before
 from analysis.explain.joining import Trace, trace_of
@@ -31,18 +32,18 @@ from analysis.explain.model import (
     Point,
     Repeats,
     Series,
-    Span,
     least_sure,
 )
 from analysis.explain.pauses import holding, mac_words
-from analysis.explain.series import Marks, RoundTrips, round_trips, series_of
+from analysis.explain.series import Marks, series_of
 from analysis.transport.events import RTO
 from analysis.transport.flows import flows_of
 from analysis.transport.queue_pairs import RoceFlow, flows_of_roce
 from analysis.transport.recovery import Inferred, Recovery, infer_recovery
 from analysis.transport.retransmits import Resent, Retransmission, retransmissions
 from analysis.transport.roce import QP_TIMEOUT, resent
-from analysis.transport.sent import Flow, Sent
+from analysis.transport.sent import Flow, RoundTrips, Sent
+from analysis.transport.spans import Span
 
 _LONGEST_FRAME_BYTES = 9_234  # a jumbo frame with tags: what is longer was put together, or not yet cut up, in a host
 
@@ -121,7 +122,7 @@ class _Reading:
 
 
 def _read(flow: Sent, scene: _Scene) -> _Reading:
-    packets, trips = scene.packets, round_trips(flow)
+    packets, trips = scene.packets, flow.round_trips
     brings, gaps = _filled(flow)
     lost = lost_before(flow, packets, brings)
     shake = _handshake(flow, scene) if isinstance(flow, Flow) else None
@@ -337,11 +338,8 @@ def _own_syns(flow: Sent, packets: Packets) -> tuple[list[int], list[int]]:
     """The rows of the SYNs, or SYN/ACKs, that began this connection, of its own direction and of the other."""
     if not isinstance(flow, Flow):
         return [], []
-    begun = [
-        rows[(packets.flags[rows] & SYN > 0) & (rows < flow.send_order[0])] for rows in (flow.rows, flow.back_rows)
-    ]
-    there, back = (rows[packets.seq[rows] == packets.seq[rows[-1]]].tolist() if len(rows) else [] for rows in begun)
-    return there, back
+    there, back = (rows[rows < flow.send_order[0]] for rows in (flow.rows, flow.back_rows))
+    return opening_syns(packets, there), opening_syns(packets, back)
 
 
 def _opening_ns(flow: Sent, scene: _Scene) -> np.ndarray:

@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from analysis import text
-from analysis.explain.model import FlowStory, Span
+from analysis.explain.model import FlowStory
 from analysis.figures.style import INK, SMALL, label, time_unit
+from analysis.transport.spans import Span
 
 _CUT_SHARE = 0.4  # of the whole time: silences that take less together are left as they are
 _LEAST_SHARE = 0.02  # of the whole time: a shorter silence is none

@@ -12,11 +12,12 @@ import numpy as np
 from analysis.capture.packets import ACK, SYN, Packets
 from analysis.capture.reader import read_capture
 from analysis.explain.causes import stalls_of
-from analysis.explain.model import CERTAIN, SENDER, TCP_FLOW, Block, FlowStall, FlowStory, Repeats, Span
+from analysis.explain.model import CERTAIN, SENDER, TCP_FLOW, Block, FlowStall, FlowStory, Repeats
 from analysis.transport.flows import flows_of
 from analysis.transport.recovery import Recovery
 from analysis.transport.retransmits import retransmissions
 from analysis.transport.sent import Flow
+from analysis.transport.spans import Span
 from analysis.transport.stalls import TAIL
 from tests.unit.frames import ISN, T0_NS, Capture, tcp_frame
 
