@@ -1,5 +1,9 @@
 # Each target sets up what it needs and can be run again at any time, by any user who can read this folder:
 # lint and tests keep no cache here, as one user's cache stops another's mypy.
+ifneq ($(shell uname -s),Linux)
+$(error this is $(shell uname -s), and fabriclab runs on Linux: type "vagrant up", then "vagrant ssh" (docs/vm.md))
+endif
+
 .NOTPARALLEL:
 .PHONY: help setup packages environment kernel examples demo notebook test lint fuzz bench clean
 

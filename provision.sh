@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
-# Sets a machine up for fabriclab. Usage: provision.sh [packages] [environment] [kernel] [examples]; by default the
-# first three. What examples/ runs on, and the browser that tests look at pages with, is optional: tests without it are
-# skipped.
+# Sets a machine up for fabriclab. Usage: provision.sh [packages] [environment] [kernel] [examples] [vm]; by default the
+# first three. What examples/ runs on, and what tests look at pages, the Vagrantfile and a bare Debian with, is optional:
+# tests without it are skipped. vm makes the machine that it runs on the lab VM.
 # A step that is done already is skipped. The Makefile and the Vagrantfile both use this script.
 set -eu
+
+if [ "$(uname -s)" != Linux ]; then
+    printf 'provision.sh: this is %s, and fabriclab runs on Linux: type "vagrant up", then "vagrant ssh" (docs/vm.md)\n' \
+        "$(uname -s)" >&2
+    exit 1
+fi
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 system_python=/usr/bin/python3
@@ -16,9 +22,17 @@ needed=(
     python3 python3-dev python3-venv                                        # what builds the environment
 )
 
-optional=(python3-torch python3-mpi4py openmpi-bin)  # what examples/ runs on, beside the above
+optional=(
+    python3-torch python3-mpi4py openmpi-bin  # what examples/ runs on, beside the above
+    vagrant debootstrap                       # tests of the Vagrantfile, and of this script on a bare Debian
+)
+is_ubuntu() { [[ -r /etc/os-release && $(</etc/os-release) == *ID=ubuntu* ]]; }
 # Tests look at pages with it, as a reader would. Ubuntu's is a snap, which is not ours to install.
-[[ -r /etc/os-release && $(</etc/os-release) == *ID=ubuntu* ]] || optional+=(chromium chromium-driver)
+is_ubuntu || optional+=(chromium chromium-driver)
+
+in_vm=(kmod python-is-python3)  # modprobe; and `python`, which Debian does not call it by itself
+# What the real clock needs of a stock kernel: the switch, the queues of its ports, and two algorithms of TCP.
+modules=(openvswitch veth sch_netem sch_tbf sch_prio sch_red sch_htb cls_u32 tcp_dctcp tcp_bbr)
 
 scratch=()
 trap 'rm -rf "${scratch[@]}"' EXIT
@@ -30,13 +44,17 @@ stop() {
 
 installed() { [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-packages() {
-    local missing=() package
-    for package in "${needed[@]}"; do
+packages() { have packages "${needed[@]}"; }
+
+# Installs what is missing of the packages, for a step.
+have() {
+    local step=$1 missing=() package
+    shift
+    for package; do
         installed "$package" || missing+=("$package")
     done
     if [ ${#missing[@]} = 0 ]; then
-        echo "packages: all ${#needed[@]} are installed already"
+        echo "$step: all $# are installed already"
     else
         choose_root "${missing[@]}"
         install "${missing[@]}"
@@ -114,8 +132,8 @@ build_environment() {
     pip "$building" --only-binary :all: --requirement "$here/requirements/requirements.txt"
     pip "$building" --no-deps --no-build-isolation --use-pep517 --requirement "$here/requirements/sources.txt"
     # Compiled modules that are valid whatever the times of the files say: a copied environment runs as the first did.
-    "$building/bin/python" -m compileall -q -f --invalidation-mode unchecked-hash -s "$building" -p "$own" \
-        "$building/lib" >/dev/null || true # some packages carry templates that are no Python
+    "$building/bin/python" -W ignore::SyntaxWarning -m compileall -q -f --invalidation-mode unchecked-hash \
+        -s "$building" -p "$own" "$building/lib" >/dev/null || true # some packages carry templates that are no Python
     # Only now do the system's packages (Mininet, pyverbs) come in sight: pip must not count on any of them.
     sed -i 's/^\(include-system-site-packages\) = false/\1 = true/' "$building/pyvenv.cfg"
     grep -rlIF "$building" "$building/bin" "$building/pyvenv.cfg" | xargs sed -i "s|$building|$own|g"
@@ -131,7 +149,16 @@ pip() {
         stop "environment: pip failed (see above): check the network, then run $here/provision.sh environment"
 }
 
-kernel() { "$here/run_experiment" kernel build; }
+# The lab kernel is User-Mode Linux, which other processors do not run.
+kernel() {
+    local machine
+    machine=$(uname -m)
+    if [ "$machine" = x86_64 ]; then
+        "$here/run_experiment" kernel build
+    else
+        echo "kernel: none: the lab kernel runs on x86-64 only, this machine is $machine: use --clock real"
+    fi
+}
 
 # Nothing here is a failure: who cannot have a package does without.
 examples() {
@@ -162,12 +189,63 @@ install_listed() {
     [ ${#listed[@]} = 0 ] || install "${listed[@]}"
 }
 
+# The lab VM: its kernel's modules, now and at every boot; a login begins in the project's folder; Jupyter answers from
+# outside, as the Vagrantfile forwards its port. Ends with what to type.
+vm() {
+    [ "$(id -u)" = 0 ] || stop "vm: it sets up this system itself, so it needs root: sudo $here/provision.sh vm"
+    have vm "${in_vm[@]}"
+    load_modules
+    put /etc/modules-load.d/fabriclab.conf "$(printf '%s\n' "${modules[@]}")"
+    put /etc/profile.d/fabriclab.sh "case \$- in *i*) [ \"\$PWD\" != ~ ] || cd '$here' ;; esac"
+    put /etc/jupyter/jupyter_server_config.json '{"ServerApp": {"ip": "0.0.0.0", "open_browser": false}}'
+    what_to_type
+}
+
+load_modules() {
+    local kernel lacking=() module mend
+    kernel=$(uname -r)
+    mend="apt-get install linux-image-$(is_ubuntu && echo generic || dpkg --print-architecture), then boot that one"
+    if [ ! -d "/lib/modules/$kernel" ]; then
+        echo "vm: no modules of this kernel ($kernel) are here, so --clock real has what is built into it: $mend"
+        return
+    fi
+    for module in "${modules[@]}"; do
+        modprobe --quiet "$module" || lacking+=("$module")
+    done
+    [ ${#lacking[@]} = 0 ] || echo "vm: this kernel ($kernel) is without ${lacking[*]}: --clock real needs them: $mend"
+}
+
+# Writes a file, unless it says that already.
+put() {
+    local path=$1 content=$2
+    if [ "$(cat "$path" 2>/dev/null)" = "$content" ]; then
+        echo "vm: $path is there already"
+    else
+        mkdir -p "${path%/*}"
+        printf '%s\n' "$content" >"$path"
+        echo "vm: $path written"
+    fi
+}
+
+what_to_type() {
+    echo
+    echo "The lab VM is ready. Type:"
+    echo "    vagrant ssh                                              on your own computer: a shell in this VM"
+    echo "    sudo python run_experiment check                         what runs here"
+    echo "    sudo python run_experiment calibrate --hosts 9           how fast it can be trusted"
+    echo "    sudo python run_experiment incast --clock real --set rate=100Mbps --set senders=8"
+    echo "                                                             live, on this VM's kernel"
+    [ "$(uname -m)" != x86_64 ] ||
+        echo "    ./run_experiment incast                                  in virtual time: exact at any rate, no root"
+    echo "    make notebook                                            Jupyter; open the 127.0.0.1 address it prints"
+}
+
 [ $# -gt 0 ] || set -- packages environment kernel
 for step; do
     case $step in
-        packages | environment | kernel | examples) ;;
+        packages | environment | kernel | examples | vm) ;;
         *)
-            printf 'provision.sh: %s is no step: packages, environment and kernel are, and examples\n' "$step" >&2
+            printf 'provision.sh: %s is no step: packages, environment and kernel are, and examples, vm\n' "$step" >&2
             exit 2
             ;;
     esac

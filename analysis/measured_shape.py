@@ -65,6 +65,12 @@ _RANK = {
     "host": TEXT,
     "last_lines": [TEXT],
 }
+_TEST = {
+    **dict.fromkeys(("begin_ns", "end_ns"), Maybe(WHOLE)),
+    **dict.fromkeys(("sender", "receiver"), TEXT),
+    "port": WHOLE,
+    "ends": {ANY: {"status": Maybe(WHOLE), "signal": Maybe(TEXT), "last_lines": [TEXT]}},
+}
 _STREAM = {
     **dict.fromkeys(("duplicates", "reordered", "longest_gap_ns", "first_ns", "interval_ns", "sent"), WHOLE),
     "flow": TEXT,
@@ -109,12 +115,15 @@ _SHAPE = {
     "fl_rounds": [_FL_ROUND],
     "launch": {"command": [TEXT], "ended": Maybe(TEXT), "starter": TEXT},
     "ranks": [_RANK],
+    "iperf3": {"version": Maybe(TEXT), "wrapper": TEXT, "begin_ns": Maybe(WHOLE), "ended": TEXT},
+    "iperf3_tests": [_TEST],
     "streams": [_STREAM],
     "failures": [{"time_ns": WHOLE, "target": TEXT, "action": TEXT, "in_flight": {}}],
     "control_events": [{"time_ns": WHOLE, "event": TEXT}],
     "cpu": {ANY: _COUNTS},
     "aggregator": {},
     "port_packets": _COUNTS,
+    "fidelity": {"cpus": WHOLE, "probe_share": NUMBER},
 }
 
 

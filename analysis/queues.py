@@ -1,8 +1,8 @@
 """The queue of a switch port over time: how full, for how long, and how fast a burst filled it.
 
-Samples are taken about every microsecond while the port is busy and not at all while it is idle. Each sample
-therefore holds until the next one, and a silence longer than IDLE_GAP_NS means that the queue was empty from
-the sample after which it began.
+Samples are taken about every microsecond while the port is busy (on the real clock every 250 us, or when the machine
+comes to it) and not at all while it is idle: the last one of a busy time finds the queue empty. Each sample therefore
+holds until the next one, and a silence longer than IDLE_GAP_NS after an empty one is idle time.
 """
 
 from __future__ import annotations
@@ -42,16 +42,19 @@ class QueueSeries:
 
     @property
     def held_ns(self) -> np.ndarray:
-        """How long each sample holds (n,): until the next one, at most IDLE_GAP_NS; 0 for the last."""
-        return np.minimum(np.diff(self.time_ns, append=self.time_ns[-1:]), IDLE_GAP_NS)
+        """How long each sample holds (n,): until the next one, an empty one for at most IDLE_GAP_NS; 0 for the last."""
+        until_next = np.diff(self.time_ns, append=self.time_ns[-1:])
+        return np.where(self.queue_bytes > 0, until_next, np.minimum(until_next, IDLE_GAP_NS))
+
+    def silences(self, longer_than_ns: int = IDLE_GAP_NS) -> np.ndarray:
+        """The places of the samples behind which the port was idle for so long."""
+        return np.flatnonzero((np.diff(self.time_ns) > longer_than_ns) & (self.queue_bytes[:-1] == 0))
 
     @property
     def begins_burst(self) -> np.ndarray:
-        """Which samples (n,) are the first of a burst: the sample before was empty, or a silence came
-        before."""
+        """Which samples (n,) are the first of a burst: the sample before was empty."""
         was_empty = np.concatenate([[True], self.queue_bytes[:-1] == 0])[: len(self)]
-        was_silent = np.diff(self.time_ns, prepend=self.time_ns[:1] - IDLE_GAP_NS - 1) > IDLE_GAP_NS
-        return (was_empty | was_silent) & (self.queue_bytes > 0)
+        return was_empty & (self.queue_bytes > 0)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 UNFINISHED = "measured.json: the run was not completed"
 _FLOW_WORKLOADS = (INCAST, "permutation", "all_to_all")  # those whose flows send in rounds
-_LONG_FLOWS = "long_flows"
+_LONG_FLOWS, _IPERF3 = "long_flows", "iperf3"
 _FLOW_KEYS = ("flow", "sender", "source", "destination")
 _NAMES = ("receiver", *_FLOW_KEYS)
 _SPAN = ("begin_ns", "end_ns")
@@ -85,6 +85,11 @@ class Run:
     def provenance(self) -> dict[str, Any]:
         """Where the run came from: versions, seed, command, times."""
         return self._json("provenance.json")
+
+    @property
+    def time_words(self) -> str:
+        """What the run's time is called: that of a real clock needs no adjective."""
+        return "virtual time" if self.spec.get("clock") == "virtual" else "time"
 
     @cached_property
     def workload(self) -> str:
@@ -150,7 +155,7 @@ class Run:
     def sent_flows(self) -> tuple[Sent, ...]:
         """The measured flows as their senders' captures show them; those whose capture is missing are left
         out (see `missing`)."""
-        if self.workload not in _FLOW_WORKLOADS:
+        if self.workload not in (*_FLOW_WORKLOADS, _IPERF3):
             return ()
         found = (self._sender_flow(entry) for entry in self.entries("flows", _FLOW_KEYS))
         return tuple(flow for flow in found if flow is not None)
@@ -378,6 +383,10 @@ class Run:
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             where, allowed = f"{self.path / 'measured.json'}: {name} of an entry of {key!r}", _ALLOWED[kind]
             raise BadRequest(f"{where}: {value!r} is given; allowed: {allowed}")
+
+    def document(self, name: str) -> dict[str, Any]:
+        """A further JSON file of the run directory, which holds a mapping; raises BadRequest naming it."""
+        return self._json(name)
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name

@@ -8,9 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from analysis.fidelity import judge
 from analysis.files import write_whole
 from analysis.kinds import kind_of
 from analysis.measures import cnps, data_packets, kernel_timeouts, marks, paused_s, pauses, ratio, retransmits
+from analysis.original_time import in_original_time
 from analysis.run import Run
 from analysis.verdicts import all_drops, lossless_drops, total_discards, total_drops, watchdog_discards
 
@@ -32,6 +34,8 @@ def summarize(run: Run) -> dict[str, Any]:
         **kind.summarize(run),
         "verdict": verdict.verdict,
         "evidence": [asdict(piece) for piece in verdict.evidence],
+        "fidelity": _fidelity(run),
+        "original_time": in_original_time(run),
         "comparison": comparison(run),
     }
     return {**summary, "packets_per_wall_s": ratio(summary["packets"], summary["wall_s"])}
@@ -73,6 +77,12 @@ def _common(run: Run) -> dict[str, Any]:
     }
 
 
+def _fidelity(run: Run) -> dict[str, Any] | None:
+    """Whether a run on the real clock can be trusted, with the limits that decide; None on the virtual clock."""
+    judged = judge(run)
+    return None if judged is None else {**asdict(judged), "limits": [asdict(limit) for limit in judged.limits]}
+
+
 def write_summary(run: Run) -> Path:
     """Write summary.json into the run directory and return its path."""
     path = run.path / "summary.json"
@@ -81,10 +91,13 @@ def write_summary(run: Run) -> Path:
 
 
 def comparison(run: Run) -> list[dict[str, Any]]:
-    """One row per case, the run itself first: its label, what its kind of workload compares, and its verdict."""
-    return [_row(case) for case in (run, *run.cases.values())]
+    """One row per case, the run itself first."""
+    return [compared(case) for case in (run, *run.cases.values())]
 
 
-def _row(run: Run) -> dict[str, Any]:
-    kind = kind_of(run)
-    return {"label": run.parameters.label, **kind.row(run), "verdict": kind.verdict(run).verdict}
+def compared(run: Run) -> dict[str, Any]:
+    """A row of the comparison: the run's label, what its kind of workload compares, its verdict, and whether a run on
+    the real clock can be trusted."""
+    kind, judged = kind_of(run), judge(run)
+    told = {"verdict": kind.verdict(run).verdict, "fidelity": None if judged is None else judged.verdict}
+    return {"label": run.parameters.label, **kind.row(run), **told}

@@ -18,6 +18,7 @@ from typing import Any, Union
 import numpy as np
 
 from analysis import text
+from analysis.fidelity import FAITHFUL, NOT_MEASURED, UNFAITHFUL, Fidelity, judge
 from analysis.queues import longest_idle_ns
 from analysis.run import Run
 from analysis.spec import Parameters
@@ -409,18 +410,24 @@ def _backoffs(run: Run) -> int:
 
 
 def processor(run: Run) -> Evidence:
-    """Whether the CPU kept up: in virtual time, in which computing takes no time, it did; on a real clock a run
-    directory of format 1 cannot tell."""
-    clock = str(run.spec.get("clock"))
+    """Whether the CPU kept up: in virtual time, in which computing takes no time, it did; on the real clock if the run
+    is faithful (analysis/fidelity.py)."""
+    return kept_up(judge(run))
+
+
+def kept_up(fidelity: Fidelity | None) -> Evidence:
+    """The same from what is known of a run's fidelity; None: it was on the virtual clock."""
+    is_virtual = fidelity is None
     return Evidence(
         name="CPU kept up",
-        configured=f"{clock} clock",
+        configured="virtual clock" if is_virtual else "real clock",
         modelled=None,
-        measured=None,
+        measured=None if fidelity is None else fidelity.verdict,
         unit="",
-        tolerance="always, in virtual time",
-        holds=True if clock == "virtual" else None,
-        source="clock of spec.yaml"
-        if clock == "virtual"
-        else "nothing in the run directory tells whether the CPU kept up with the real clock",
+        tolerance="always, in virtual time" if is_virtual else "on the real clock every limit of its fidelity holds",
+        holds=True if fidelity is None else _HOLDS[fidelity.verdict],
+        source="clock of spec.yaml" if fidelity is None else fidelity.words,
     )
+
+
+_HOLDS = {FAITHFUL: True, UNFAITHFUL: False, NOT_MEASURED: None}

@@ -8,13 +8,11 @@ missed. In virtual time a sample takes no time, so watching does not change what
 from __future__ import annotations
 
 import errno
-import os
 import select
-import signal
 import socket
 import time
-import traceback
 from array import array
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -39,38 +37,16 @@ class QueueSampler:
         """`frame_ns`: how long a frame lasts on the link; `least_period_ns`: of two samples."""
         self._interface, self._ifindex, self._handle, self._file = interface, ifindex, handle, file
         self._period_s = max(_PERIOD_S, frame_ns / _SAMPLES_PER_FRAME / 1e9, least_period_ns / 1e9)
-        self._pid = 0
+        self._child = child.Child(f"the queue sampler of {interface}", self._watch)
 
     def __enter__(self) -> QueueSampler:
-        ready, tell = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            status = 1
-            try:
-                os.close(ready)
-                self._watch(tell)
-                status = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(status)
-        os.close(tell)
-        is_ready = os.read(ready, 1)
-        os.close(ready)
-        if not is_ready:
-            os.waitpid(self._pid, 0)
-            raise RuntimeError(f"the queue sampler of {self._interface} did not start")
+        self._child.__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        os.kill(self._pid, signal.SIGTERM)
-        _, status = os.waitpid(self._pid, 0)
-        if status:
-            raise RuntimeError(
-                f"the queue sampler of {self._interface} ended with status {os.waitstatus_to_exitcode(status)}"
-            )
+        self._child.__exit__(*exc)
 
-    def _watch(self, tell: int) -> None:
+    def _watch(self, is_ready: Callable[[], None]) -> None:
         """The child: until SIGTERM, then write what was seen."""
         stop = child.settle()
         samples = array("q")
@@ -78,8 +54,7 @@ class QueueSampler:
             tap.bind((self._interface, _ETH_P_ALL))
             tap.setblocking(False)
             probe = Probe(self._ifindex, self._handle)
-            os.write(tell, b"+")
-            os.close(tell)
+            is_ready()
             waiter = select.poll()  # select() knows no descriptor above 1,023, and a fabric has many open
             for descriptor in (tap.fileno(), stop):
                 waiter.register(descriptor, select.POLLIN)

@@ -20,7 +20,7 @@ from analysis.transport.labels_tshark import Agreement, compare_with_tshark
 from experiments import limits
 from experiments.runner import Setting, Task, run_task
 from experiments.spec import Spec, parse
-from lab.boot import Stop
+from lab.session import Stop
 
 _KEYS = {"senders": 64, "rounds": 64, "capture": "hot", "telemetry": "off"}  # 64 senders, 400 Gb/s, 600 KB, 256 KiB
 _REPEATS = 5

@@ -19,7 +19,7 @@ from experiments.bench_run import Done, bench_run
 from experiments.catalog import find
 from experiments.runner import Setting, Task, run_task
 from experiments.spec import Spec, parse
-from lab.boot import Stop
+from lab.session import Stop
 
 _LINE_BPS = 100 * 10**9
 _RING = {"workload": "collective", "rate": "100Gbps", "mtu": "9000B", "capture": "off", "telemetry": "off"}

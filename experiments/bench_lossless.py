@@ -15,7 +15,7 @@ from experiments.bench_run import bench_run
 from experiments.catalog import plan
 from experiments.runner import Setting, Task, run_all
 from experiments.spec import Spec, known
-from lab.boot import Stop
+from lab.session import Stop
 
 _SETTLED_NS = 100_000_000  # two flows of DCTCP have found their share by then
 _DCTCP_K_PACKETS = 20

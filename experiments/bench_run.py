@@ -15,7 +15,7 @@ import pyarrow.parquet
 from experiments import limits
 from experiments.runner import Setting, Task, run_task
 from experiments.spec import Spec, parse
-from lab.boot import Stop
+from lab.session import Stop
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,12 @@ from topologies.units import BadRequest
 
 @dataclass(frozen=True)
 class Case:
-    """One run of an experiment beside the main one: its label (a folder name) and what it changes."""
+    """One run of an experiment beside the main one: its label (a folder name), what it changes, and its clock (None:
+    the main run's)."""
 
     label: str
     changes: Mapping[str, Any]
+    clock: str | None = None
 
 
 def no_cases(spec: Spec) -> tuple[Case, ...]:
@@ -50,11 +52,13 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be run: the main spec and labelled comparison specs, none of them resolved yet."""
+    """What will be run: the main spec and labelled comparison specs, none of them resolved yet; and label -> clock of
+    those that have a clock of their own."""
 
     experiment: Experiment
     main: Spec
     cases: tuple[tuple[str, Spec], ...]
+    clocks: Mapping[str, str] = field(default_factory=dict)
 
 
 _MODULES = (
@@ -62,6 +66,7 @@ _MODULES = (
     "incast",
     "incast_scaling",
     "fast08",
+    "clocks",
     "bisection",
     "oversubscription",
     "hops",
@@ -76,6 +81,7 @@ _MODULES = (
     "control_latency",
     "collectives",
     "launch",
+    "iperf3",
     "cpu_overhead",
     "compression",
     "training_breakdown",
@@ -119,10 +125,12 @@ def plan(experiment: Experiment, given: Mapping[str, Any]) -> Plan:
     """
     main = parse({**_fitting(experiment.defaults, given), **given})
     main = without(main, {key.name for key in unfit(main)} - set(given))
-    planned = ((case, parse(case.changes, main)) for case in experiment.cases(main))
+    offered = experiment.cases(main)
+    planned = ((case, parse(case.changes, main)) for case in offered)
     cases = tuple(
         (case.label, without(spec, {key.name for key in unfit(spec)}))
         for case, spec in planned
         if not set(given) & set(case.changes) and not {key.name for key in unfit(spec)} & {*given, *case.changes}
     )
-    return Plan(experiment, main, cases)
+    clocks = {case.label: case.clock for case in offered if case.clock is not None}
+    return Plan(experiment, main, cases, clocks)

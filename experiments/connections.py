@@ -102,7 +102,7 @@ def patience_s(spec: Spec) -> float | None:
         return None
     next_bytes = spec.sru_bytes if spec.workload in TRANSFERS else ring_bytes(spec)
     message_bits = 8 * min(asked.message_bytes, next_bytes) * pairs(spec)
-    return _PATIENCE_TIMEOUTS * (_ACK_TIMEOUT_UNIT_NS << asked.ack_timeout) / 1e9 + message_bits / spec.rate_bps
+    return _PATIENCE_TIMEOUTS * ack_timeout_ns(spec) / 1e9 + message_bits / spec.rate_bps
 
 
 def silence_ns(spec: Spec) -> int:
@@ -111,4 +111,9 @@ def silence_ns(spec: Spec) -> int:
         return 0
     if spec.transport == "tcp":
         return (1 + 2) * spec.rto_min_ns  # the second timeout is twice as long (RFC 6298)
-    return 2 * (_ACK_TIMEOUT_UNIT_NS << queue_pairs(spec, steady=True).ack_timeout)
+    return 2 * ack_timeout_ns(spec)
+
+
+def ack_timeout_ns(spec: Spec) -> int:
+    """After how long a queue pair of a resolved spec sends again what is not acknowledged."""
+    return _ACK_TIMEOUT_UNIT_NS << queue_pairs(spec, steady=False).ack_timeout

@@ -25,6 +25,7 @@ _PLAYED_BY = {
     "training": ("drive_training", "training"),
     "federated": ("drive_federated", "federated"),
     "launch": ("drive_launch", "launch"),
+    "iperf3": ("drive_iperf3", "iperf3"),
 }
 
 

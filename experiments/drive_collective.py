@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.cluster import helper_hosts, rank_hosts
 from experiments.parties import CpuUse, Parties, gathered, server_numbers
-from experiments.playing import LEAD_NS, Run, surroundings
+from experiments.playing import Run, lead_ns, surroundings
 from experiments.spec import Spec, known
 from experiments.wire import Wire, grown
 from workloads.collectives.catalog import programs
@@ -34,7 +34,7 @@ def collective(run: Run) -> None:
         flows = len(parties.connections)
         facts["collective"] = {"ranks": rank_hosts(spec), "helpers": helper_hosts(spec), "flows": flows}
         facts.update(rounds=[], calls=[], sizes=[])
-        begin_ns = time.time_ns() + LEAD_NS
+        begin_ns = time.time_ns() + lead_ns(run.stage)
         calls = _Calls(run, parties, begin_ns)
         try:
             with surroundings(run, begin_ns, parties.connections):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 
-from experiments.playing import LEAD_NS, Failures, Run, one_round
+from experiments.playing import Failures, Run, lead_ns, one_round
 from experiments.spec import known
 from experiments.stage import Stage
 from topologies.profiles import ETHERNET_HEADER_BYTES
@@ -44,7 +44,7 @@ def streams(run: Run) -> None:
     interval_ns, duration_ns = known(spec.interval_ns), known(spec.duration_ns)
     with datagrams.sockets(stage.fabric, stage.hosts) as warm:
         datagrams.warm_up(stage.fabric, warm)
-    begin_ns = time.time_ns() + LEAD_NS
+    begin_ns = time.time_ns() + lead_ns(run.stage)
     pairs = patterns.permutation(stage.hosts)
     count = duration_ns // interval_ns
 

@@ -12,7 +12,7 @@ from experiments.cluster import aggregators, scaled_update_bytes
 from experiments.connections import data_connected, patience_s
 from experiments.parties import Parties
 from experiments.parties import processors as processors_of
-from experiments.playing import LEAD_NS, Run, surroundings
+from experiments.playing import Run, lead_ns, surroundings
 from experiments.spec import Spec, known
 from workloads.collectives.executor import Executor
 from workloads.federated import Federation
@@ -32,7 +32,7 @@ def federated(run: Run) -> None:
         federation = Federation(plan, loop.woken_ns, lambda entry: _note(run, entry))
         facts.update(rounds=[], fl_rounds=federation.diary.rounds)
         programs, by_channel = federation.programs(), dict(zip(plan.channels(), connections))
-        begin_ns = time.time_ns() + LEAD_NS
+        begin_ns = time.time_ns() + lead_ns(run.stage)
         with Executor(by_channel, loop, patience_s(spec), processors) as executor:
             try:
                 with surroundings(run, begin_ns, connections):

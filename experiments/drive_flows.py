@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from experiments.connections import connected, patience_s, silence_ns
-from experiments.playing import LEAD_NS, Facts, Run, one_round, surroundings
+from experiments.playing import Facts, Run, lead_ns, one_round, surroundings
 from experiments.spec import known
 from experiments.stage import Stage
 from workloads import counters, patterns, rounds
@@ -61,7 +61,7 @@ def long_flows(run: Run) -> None:
     traffic = known(run.stage.spec.traffic)
     pairs = [(flow.sender, flow.receiver) for flow in traffic]
     with connected(run.stage, pairs, steady=True) as connections:
-        begin_ns = time.time_ns() + LEAD_NS
+        begin_ns = time.time_ns() + lead_ns(run.stage)
         asked = [
             LongFlow(connection, begin_ns + flow.begin_ns, begin_ns + known(flow.end_ns))
             for connection, flow in zip(connections, traffic)

@@ -14,7 +14,7 @@ from experiments import launch as asked
 from experiments.cluster import rank_hosts
 from experiments.guest import tell
 from experiments.keys.launch import MPIRUN
-from experiments.playing import LEAD_NS, Run, one_round, surroundings
+from experiments.playing import Run, lead_ns, one_round, surroundings
 from experiments.spec import Spec, known
 from experiments.stage import Stage
 from experiments.wire import Wire, grown
@@ -39,7 +39,7 @@ def launch(run: Run) -> None:
     folder.mkdir(exist_ok=True)
     _name_hosts(run.stage)
     under_way = Launch(_programs(run.stage, folder), spec.timeout_ns or None, lambda: tell("beat"))
-    wire, begin_ns = Wire(run.stage), time.time_ns() + LEAD_NS
+    wire, begin_ns = Wire(run.stage), time.time_ns() + lead_ns(run.stage)
     run.facts["launch"] = _asked(spec)
     before = wire.read()
     try:

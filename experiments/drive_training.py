@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.cluster import helper_hosts, rank_hosts
 from experiments.parties import Parties, gathered
-from experiments.playing import LEAD_NS, Run, surroundings
+from experiments.playing import Run, lead_ns, surroundings
 from experiments.spec import Spec, known
 from experiments.wire import Wire, grown
 from workloads.collectives.program import Channel
@@ -32,7 +32,7 @@ def training(run: Run) -> None:
         account = _Account(run, parties, job)
         log = Log(job.ranks, parties.loop.woken_ns, account.note)
         programs = steps.programs(job, log, account.sent)
-        dice, begin_ns = random.Random(f"{job.seed}/begins"), time.time_ns() + LEAD_NS
+        dice, begin_ns = random.Random(f"{job.seed}/begins"), time.time_ns() + lead_ns(run.stage)
         begins_ns = {party: begin_ns + dice.randint(0, _JITTER_NS) for party in programs}
         try:
             with surroundings(run, begin_ns, parties.connections):

@@ -1,4 +1,4 @@
-"""The part of a run that happens inside the lab kernel: `python -m experiments.guest RUN`.
+"""The part of a run that happens where the fabric is: `python -m experiments.guest RUN lab|host`.
 
 Reads RUN/spec.yaml, builds the fabric, runs the workload under capture and telemetry, and leaves raw facts:
 measured.json, pcap/, telemetry/*.samples. Nothing here knows the host's clock, so equal specs leave equal
@@ -16,24 +16,29 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controller.telemetry import QueueSampler
 from experiments import rundir
 from experiments.drive import drive
-from experiments.spec import Spec, known
-from experiments.stage import Stage, staged
+from experiments.spec import TO_ONE, Spec, known
+from experiments.stage import Stage, ground_of, staged
 from topologies import qdisc
+from topologies.ground import VIRTUAL, Ground
 from topologies.units import BadRequest
 from workloads import counters, rounds
 from workloads.capture import Capture, Point
 
-RECEIVER = "h1"  # of an incast
+if TYPE_CHECKING:
+    from workloads.fidelity import Probe
+
+RECEIVER = "h1"  # of many to one
 _PR_SET_TIMERSLACK = 29
 _HOT_RING_KIB, _LEAST_RING_KIB = 32 * 1024, 2 * 1024
 _MOST_SAMPLED_PORTS = 16
 # A queue is sampled so often over the time of long flows, at least as often as analysis/queues.py takes for busy.
 _LONG_SAMPLES, _LONGEST_SAMPLE_NS = 20_000, 10_000
+_REAL_SAMPLE_NS, _SAMPLES_PER_DRAIN = 250_000, 8  # a sample costs some 50 to 100 us
 _EVENTS = 3
 _KEPT_AFTER, _KEPT_EVERY = (1, 4, 16, 64), 256
 
@@ -47,7 +52,7 @@ def receivers(stage: Stage) -> list[str]:
     """The hosts that data goes to, each once, where they are few and known."""
     if stage.spec.workload == "long_flows":
         return list(dict.fromkeys(flow.receiver for flow in known(stage.spec.traffic)))
-    return [RECEIVER] if stage.spec.workload == "incast" else []
+    return [RECEIVER] if stage.spec.workload in TO_ONE else []
 
 
 def hot_port(stage: Stage) -> str | None:
@@ -84,7 +89,7 @@ def sampled_ports(stage: Stage) -> list[str]:
     return ports[:_MOST_SAMPLED_PORTS]
 
 
-def run(spec: Spec, folder: Path) -> None:
+def run(spec: Spec, folder: Path, ground: Ground = VIRTUAL) -> None:
     """One run, start to end; what was measured is written even when it is interrupted."""
     measured: dict[str, Any] = {
         "format": rundir.FORMAT,
@@ -95,7 +100,7 @@ def run(spec: Spec, folder: Path) -> None:
     }
     with ExitStack() as stack:
         stack.callback(_write, folder / "measured.json", measured)
-        stage = stack.enter_context(staged(spec))
+        stage = stack.enter_context(staged(spec, ground))
         framework = {"openflow_framework": stage.controller.framework} if stage.controller else {}
         tell("phase", name="built", openvswitch=stage.fabric.openvswitch.version(), **framework)
         captures = stack.enter_context(_RunCapture(stage, folder))
@@ -106,6 +111,8 @@ def run(spec: Spec, folder: Path) -> None:
         records.mkdir(exist_ok=True)
         for port in sampled_ports(stage) if spec.telemetry else []:
             stack.enter_context(_sampler(stage, port, records))
+        if not ground.is_virtual:
+            measured["fidelity"] = stack.enter_context(_probe(records)).facts
         stack.callback(_account, measured, stage, _Before(stage))
         tell("phase", name="rounds")
         drive(stage, measured, lambda done: _note(measured, done, folder), records)
@@ -168,12 +175,12 @@ def _write(path: Path, document: dict[str, Any]) -> None:
 
 
 class _RunCapture(Capture):
-    """Captures to memory, moved to the run folder at the end: an ordinary user's folder is slow and cannot be
+    """Captures to memory (TMPDIR), moved to the run folder at the end: an ordinary user's folder is slow and cannot be
     chowned from inside."""
 
     def __init__(self, stage: Stage, folder: Path) -> None:
         self.final = folder / "pcap"
-        super().__init__(capture_points(stage), Path(tempfile.mkdtemp(dir="/dev/shm")))
+        super().__init__(capture_points(stage), Path(tempfile.mkdtemp()))
 
     def __exit__(self, *exc: object) -> None:
         try:
@@ -184,15 +191,29 @@ class _RunCapture(Capture):
                 shutil.copyfile(file, self.final / file.name)
 
 
+def _probe(records: Path) -> Probe:
+    """Looks how well the machine keeps real time."""
+    from workloads.fidelity import Probe  # draws entropy, which in virtual time would be the traffic's
+
+    return Probe(records)
+
+
 def _sampler(stage: Stage, port: str, records: Path) -> QueueSampler:
     frame_ns = stage.spec.frame_bytes * 8 * 10**9 // stage.switch_ports[port].wire.rate_bps
     file, handle = records / f"{port}.samples", _queue_handle(stage, port)
-    return QueueSampler(port, stage.fabric.port_index[port], handle, file, frame_ns, _least_period_ns(stage.spec))
+    least_ns = _least_period_ns(stage.spec) if stage.ground.is_virtual else _real_period_ns(stage, port, frame_ns)
+    return QueueSampler(port, stage.fabric.port_index[port], handle, file, frame_ns, least_ns)
 
 
 def _least_period_ns(spec: Spec) -> int:
-    """Of samples; none (0) but the sampler's own where a workload has no duration."""
+    """Of samples in virtual time; none (0) but the sampler's own where a workload has no duration."""
     return min((spec.duration_ns or 0) // _LONG_SAMPLES, _LONGEST_SAMPLE_NS)
+
+
+def _real_period_ns(stage: Stage, port: str, frame_ns: int) -> int:
+    """Of samples on the real clock, where looking costs CPU time that the traffic needs."""
+    drain_ns = known(stage.spec.buffer_bytes) * 8 * 10**9 // stage.switch_ports[port].wire.rate_bps
+    return max(frame_ns, _REAL_SAMPLE_NS, drain_ns // _SAMPLES_PER_DRAIN)
 
 
 def _queue_handle(stage: Stage, port: str) -> int:
@@ -209,12 +230,17 @@ def _stop_once(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-def main(folder: Path) -> int:
-    """Exit status 0 when the run is whole, 130 when it was interrupted."""
+def prepare() -> None:
+    """Have this process wake when it asked to, and heed a wish to stop."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
     signal.signal(signal.SIGINT, _stop_once)
+
+
+def main(folder: Path, place: str) -> int:
+    """Exit status 0 when the run is whole, 130 when it was interrupted."""
+    prepare()
     try:
-        run(rundir.read_spec(folder), folder)
+        run(rundir.read_spec(folder), folder, ground_of(place, rundir.read_clock(folder)))
     except KeyboardInterrupt:
         return 130
     except (OSError, RuntimeError, BadRequest) as error:
@@ -224,4 +250,4 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Callable
 
 from controller.pfc_frame import MOST_QUANTA
-from experiments import laggards, traffic
+from experiments import laggards, slow_time, traffic
 from experiments.failures import ALLOWED as ALLOWED_FAILURES
 from experiments.failures import format_failures, parse_failures
 from topologies.rdma import MTUS_BYTES
@@ -30,11 +30,13 @@ ALPHA_STEPS = 256  # the kernel counts alpha in 1/256
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of value: from text to value and back, and what is allowed, in words."""
+    """A kind of value: from text to value and back, what is allowed, in words, and what becomes of it where time runs
+    slower (each has to say so: nothing that has a time in it may stay behind)."""
 
     parse: Callable[[Any, str], Any]
     format: Callable[[Any], Any]
     allowed: str
+    slowed: Callable[[Any, slow_time.Pace], Any]
 
 
 def optional(kind: Kind) -> Kind:
@@ -43,6 +45,7 @@ def optional(kind: Kind) -> Kind:
         lambda value, name: None if value is None or value == AUTO else kind.parse(value, name),
         lambda value: AUTO if value is None else kind.format(value),
         f"{kind.allowed}, or auto",
+        lambda value, pace: None if value is None else kind.slowed(value, pace),
     )
 
 
@@ -53,6 +56,7 @@ def off_or(kind: Kind) -> Kind:
         lambda value, name: 0 if value is False or value == OFF else kind.parse(value, name),
         lambda value: kind.format(value) if value else OFF,
         f"{kind.allowed}, or off",
+        lambda value, pace: kind.slowed(value, pace) if value else value,
     )
 
 
@@ -66,7 +70,7 @@ def choice(*words: str) -> Kind:
             raise BadRequest(f"{name}: {value!r} is unknown; allowed: {', '.join(words)}")
         return word
 
-    return Kind(check, str, ", ".join(words))
+    return Kind(check, str, ", ".join(words), slow_time.timeless)
 
 
 def format_ratio(ratio: Fraction) -> str:
@@ -210,26 +214,37 @@ def _text(value: Any, name: str) -> str:
     return words
 
 
-RATE = Kind(_positive(parse_rate_bps), format_rate, "a rate such as 400Gbps")
-SIZE = Kind(_positive(parse_bytes), format_bytes, "a size such as 600KB or 256KiB")
-SIZE_OR_NONE = Kind(parse_bytes, format_bytes, "a size such as 20KB, or 0B")
-DURATION = Kind(parse_duration_ns, format_duration, "a duration such as 1us or 200ms")
-SPAN = Kind(_positive(parse_duration_ns), format_duration, "a duration above zero such as 200ms")
-COUNT = Kind(_positive(_whole), int, "a whole number above zero")
-NUMBER = Kind(_whole, int, "a whole number")
-SWITCH = Kind(_switch, bool, "on, off")
-PROBABILITY = Kind(_probability, float, "a probability above 0, up to 1")
-RATIO = Kind(_ratio, format_ratio, f"a ratio from {LEAST_RATIO}:1 to {MOST_RATIO}:1 such as 2:1 or 3:2")
-ALPHA = Kind(_alpha, float, _ALPHA_ALLOWED)
-QUANTA = Kind(_quanta, int, f"1 to {MOST_QUANTA}")
-ROCE_MTU = Kind(_roce_mtu, format_bytes, _ROCE_MTUS)
-SCHEDULE = Kind(parse_failures, format_failures, ALLOWED_FAILURES)
-TRAFFIC = Kind(traffic.parse_flows, traffic.format_spans, traffic.ALLOWED_FLOWS)
-STUCK = Kind(traffic.parse_stuck, traffic.format_spans, traffic.ALLOWED_STUCK)
-SIZES = Kind(_sizes, _format_sizes, _SIZES_ALLOWED)
-COUNT_OR_NONE = Kind(_not_negative, int, "a whole number, zero or more")
-SPREAD = Kind(_spread, float, "0 to 3")
-TEXT = Kind(_text, str, "printable text in one line")
-SLOW_HOSTS = Kind(laggards.parse_slow_hosts, laggards.format_numbers, "HOST:TIMES such as h3:2, or none")
-SLOW_LINKS = Kind(laggards.parse_slow_links, laggards.format_rates, "HOST:RATE such as h3:10Gbps, or none")
-LOSSY_LINKS = Kind(laggards.parse_lossy_links, laggards.format_numbers, "HOST:PROBABILITY such as h3:0.001, or none")
+RATE = Kind(_positive(parse_rate_bps), format_rate, "a rate such as 400Gbps", slow_time.rate_bps)
+SIZE = Kind(_positive(parse_bytes), format_bytes, "a size such as 600KB or 256KiB", slow_time.timeless)
+SIZE_OR_NONE = Kind(parse_bytes, format_bytes, "a size such as 20KB, or 0B", slow_time.timeless)
+DURATION = Kind(parse_duration_ns, format_duration, "a duration such as 1us or 200ms", slow_time.duration_ns)
+SPAN = Kind(_positive(parse_duration_ns), format_duration, "a duration above zero such as 200ms", slow_time.duration_ns)
+COUNT = Kind(_positive(_whole), int, "a whole number above zero", slow_time.timeless)
+NUMBER = Kind(_whole, int, "a whole number", slow_time.timeless)
+SWITCH = Kind(_switch, bool, "on, off", slow_time.timeless)
+PROBABILITY = Kind(_probability, float, "a probability above 0, up to 1", slow_time.timeless)
+RATIO = Kind(
+    _ratio, format_ratio, f"a ratio from {LEAST_RATIO}:1 to {MOST_RATIO}:1 such as 2:1 or 3:2", slow_time.timeless
+)
+ALPHA = Kind(_alpha, float, _ALPHA_ALLOWED, slow_time.timeless)
+QUANTA = Kind(_quanta, int, f"1 to {MOST_QUANTA}", slow_time.timeless)
+ROCE_MTU = Kind(_roce_mtu, format_bytes, _ROCE_MTUS, slow_time.timeless)
+SCHEDULE = Kind(parse_failures, format_failures, ALLOWED_FAILURES, slow_time.events)
+TRAFFIC = Kind(traffic.parse_flows, traffic.format_spans, traffic.ALLOWED_FLOWS, slow_time.spans)
+STUCK = Kind(traffic.parse_stuck, traffic.format_spans, traffic.ALLOWED_STUCK, slow_time.spans)
+SIZES = Kind(_sizes, _format_sizes, _SIZES_ALLOWED, slow_time.timeless)
+COUNT_OR_NONE = Kind(_not_negative, int, "a whole number, zero or more", slow_time.timeless)
+SPREAD = Kind(_spread, float, "0 to 3", slow_time.timeless)
+TEXT = Kind(_text, str, "printable text in one line", slow_time.timeless)
+SLOW_HOSTS = Kind(
+    laggards.parse_slow_hosts, laggards.format_numbers, "HOST:TIMES such as h3:2, or none", slow_time.timeless
+)
+SLOW_LINKS = Kind(
+    laggards.parse_slow_links, laggards.format_rates, "HOST:RATE such as h3:10Gbps, or none", slow_time.host_rates
+)
+LOSSY_LINKS = Kind(
+    laggards.parse_lossy_links,
+    laggards.format_numbers,
+    "HOST:PROBABILITY such as h3:0.001, or none",
+    slow_time.timeless,
+)

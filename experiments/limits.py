@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from experiments import cluster, lossless, marks, roce
 from experiments.failures import check_failures
+from experiments.iperf3 import check_iperf3, with_seconds
 from experiments.memory import memory_bytes as memory_bytes
 from experiments.memory import pairs, socket_buffer_bytes
 from experiments.shape import MOST_NVLINK_RATE_BPS, check_rate, lay_out, sized
@@ -37,12 +38,13 @@ def resolve(spec: Spec) -> Spec:
     is allowed."""
     _check_fit(spec)
     _check_rates(spec)
-    spec = with_plain_autos(cluster.with_algorithm(decided(spec)))
+    spec = with_plain_autos(with_seconds(cluster.with_algorithm(decided(spec))))
     spec = cluster.with_cluster(sized(cluster.with_hosts(spec)))
     _check(spec)
     _check_streams(spec)
     _check_pings(spec)
     check_training(spec)
+    check_iperf3(spec)
     spec = _with_traffic(_controlled(roce.with_transport(spec)))
     return marks.with_marking(lossless.with_thresholds(spec))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments import cluster_memory
-from experiments.spec import CLUSTER, LAUNCH, TRANSFERS, Spec, known, refuse
+from experiments.spec import CLUSTER, IPERF3, LAUNCH, TRANSFERS, Spec, known, refuse
 from topologies.gpu_pod import GPUS_PER_SERVER as RAILS
 from topologies.rdma import MOST_UNACKED_PACKETS
 from topologies.units import format_bytes, format_duration
@@ -27,6 +27,7 @@ _LEAST_SOCKET_BUFFER_BYTES, _BDPS_BUFFERED = 6 << 20, 4
 _MOST_SOCKET_BUFFER_BYTES = (1 << 31) - 1  # tcp_rmem and tcp_wmem are ints
 _LEAST_RING_BYTES, _MOST_RING_BYTES, _ALL_RINGS_BYTES = 256 << 10, 4 << 20, 2 << 30
 _MOST_STREAMS = 3_000  # each takes 4 of a process's 16,384 descriptors, and some 14 of its 65,530 pieces of memory
+_PROCESS_BYTES = 24 << 20  # a Python that drives iperf3 (15 MB were seen of its own), its buffers and pipe
 _SKB_OVERHEAD = 3  # kernel memory per payload byte in flight: sender's copy, receiver's, and their headers
 
 
@@ -87,6 +88,7 @@ def _demands(spec: Spec) -> str:
         numbers = format_bytes(cluster_memory.numbers_bytes(spec))
         words[spec.workload] = f"workload={spec.workload}, up to {numbers} of numbers each"
     words[LAUNCH] = f"workload={LAUNCH}"
+    words[IPERF3] = f"workload={IPERF3}, duration={duration}"
     workload = "" if spec.workload == "incast" else f"workload={spec.workload}, "
     transfers = f"{workload}bytes={format_bytes(spec.sru_bytes)}, rounds={spec.rounds}"
     return f"{words.get(spec.workload, transfers)}, capture={spec.capture}"
@@ -126,6 +128,8 @@ def pairs(spec: Spec) -> int:
     """Flows of transfers or long flows, or probes: how many pairs of hosts take part."""
     hosts = known(spec.hosts)
     several = {"incast": spec.senders or 0, "permutation": hosts, "long_flows": len(spec.traffic or ())}
+    if spec.workload == IPERF3:
+        return known(spec.senders) * known(spec.iperf3_streams)
     if spec.workload in _CLUSTERS:
         return cluster_memory.connections(spec)
     return several.get(spec.workload, hosts * (hosts - 1))
@@ -145,7 +149,8 @@ def _workload_bytes(spec: Spec) -> int:
         return _stream_datagrams(spec) * _FACT_BYTES
     if spec.workload in _CLUSTERS:
         return _cluster_bytes(spec)
-    return pairs(spec) * _connected_bytes(spec)
+    processes_bytes = 2 * known(spec.senders) * _PROCESS_BYTES if spec.workload == IPERF3 else 0
+    return processes_bytes + pairs(spec) * _connected_bytes(spec)
 
 
 def _cluster_bytes(spec: Spec) -> int:
@@ -182,6 +187,8 @@ def _packets(spec: Spec) -> int:
     payload_bytes = spec.roce_mtu_bytes or spec.mtu_bytes
     if spec.workload == "long_flows":
         return _long_flow_bytes(spec) // payload_bytes
+    if spec.workload == IPERF3:
+        return known(spec.duration_ns) * spec.rate_bps // 8_000_000_000 // payload_bytes
     if spec.workload in _CLUSTERS:
         return 2 * cluster_memory.sent_bytes(spec) // payload_bytes  # messages end in short packets
     return pairs(spec) * spec.rounds * (spec.sru_bytes // payload_bytes + 1)

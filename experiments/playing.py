@@ -20,7 +20,9 @@ from workloads.transport.base import AnyConnection
 Facts = dict[str, Any]
 OnRound = Callable[[rounds.Round], None]
 
-LEAD_NS = 1_000_000  # from here to the workload's begin: everything is set up before the first packet
+# From here to the workload's begin: everything is set up before the first packet. On the real clock agents and captures
+# take their time to start.
+_LEAD_NS, _REAL_LEAD_NS = 1_000_000, 250_000_000
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Run:
     facts: Facts
     on_round: OnRound
     records: Path
+
+
+def lead_ns(stage: Stage) -> int:
+    """How long before a workload begins it is made ready."""
+    return _LEAD_NS if stage.ground.is_virtual else _REAL_LEAD_NS
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""What this machine can run: every requirement tried, everything missing told at once, each with its fix."""
+"""What this machine can run, on either clock: every requirement tried, everything missing told at once, each with its
+fix."""
 
 from __future__ import annotations
 
@@ -9,14 +10,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 from experiments import rundir
+from experiments.places import host_obstacles
 from experiments.runner import guest_environment
-from lab.boot import VIRTUAL_START_NS, Job, LabError, memory_folder, run
+from lab.boot import VIRTUAL_START_NS, memory_folder, run
 from lab.kernel import find_kernel
+from lab.session import Job, LabError
+from topologies import trial
+from topologies.ground import STOCK_KINDS, SYSTEM
 
 _TOOLS = {
     "ovs-vswitchd": "openvswitch-switch",
@@ -31,6 +37,8 @@ _TOOLS = {
     "ip": "iproute2",
     "ping": "iputils-ping",
 }
+VIRTUAL, REAL, BOTH = "virtual", "real", "both"
+_LIMITING_KINDS = frozenset(("tbf", "bfifo"))  # no port without a rate, and a buffer of bytes
 _SMALLEST_GUEST_BYTES = 256 << 20
 _BOOT_LIMIT_S = 60.0
 _LAB_YEAR = str(datetime.fromtimestamp(VIRTUAL_START_NS // 10**9, timezone.utc).year)
@@ -38,23 +46,51 @@ _LAB_YEAR = str(datetime.fromtimestamp(VIRTUAL_START_NS // 10**9, timezone.utc).
 
 @dataclass(frozen=True)
 class Check:
-    """One requirement: what was looked at, whether it holds, what was seen, and the command or step that mends it."""
+    """One requirement: what was looked at, which clock needs it, whether it holds, what was seen, and the command or
+    step that mends it.
+
+    clock: VIRTUAL for what the lab kernel takes, REAL for what this machine's own takes, or BOTH. is_needed: nothing
+    runs without it.
+    """
 
     name: str
+    clock: str
     holds: bool
     seen: str
     fix: str = ""
+    is_needed: bool = True
+
+    @property
+    def mark(self) -> str:
+        """How it stands, in a word."""
+        return "ok" if self.holds else "MISSING" if self.is_needed else "lacking"
 
 
 def checks() -> list[Check]:
     """All checks, in the order in which a run needs them."""
-    return [check() for check in (_machine, _tools, _framework, _kernel, _soft_roce, _memory, _boot)]
+    return [*lab_checks(), *_own_kernel()]
+
+
+def lab_checks() -> list[Check]:
+    """What runs in the lab kernel need."""
+    return [check() for check in (_tools, _framework, _machine, _kernel, _soft_roce, _memory, _boot)]
+
+
+def runnable(found: Sequence[Check]) -> list[str]:
+    """What can run here, as options of the command line; `found` are all checks."""
+    missing = {check.clock for check in found if check.is_needed and not check.holds}
+    ways = []
+    if not missing & {BOTH, VIRTUAL}:
+        ways += ["--clock virtual", "--clock real --on lab"]
+    if not missing & {BOTH, REAL}:
+        ways.append("--clock real --on host")
+    return ways
 
 
 def _machine() -> Check:
     seen = f"{platform.system()} {platform.machine()}"
-    holds = seen == "Linux x86_64"
-    return Check("machine", holds, seen, "the lab kernel needs Linux on x86-64: use the Vagrant VM and --clock real")
+    fix = "the lab kernel runs on Linux on x86-64 only: use --clock real, here or in the VM (docs/vm.md)"
+    return Check("machine", VIRTUAL, seen == "Linux x86_64", seen, fix)
 
 
 def _tools() -> Check:
@@ -62,7 +98,7 @@ def _tools() -> Check:
     missing = [tool for tool in _TOOLS if not shutil.which(tool, path=path)]
     packages = sorted({_TOOLS[tool] for tool in missing})
     seen = f"missing: {', '.join(missing)}" if missing else f"all of {', '.join(_TOOLS)}"
-    return Check("tools", not missing, seen, f"apt-get install {' '.join(packages)}")
+    return Check("tools", BOTH, not missing, seen, f"apt-get install {' '.join(packages)}")
 
 
 def _framework() -> Check:
@@ -70,13 +106,14 @@ def _framework() -> Check:
     words = [sys.executable, "-c", "from controller import app, framework; print(framework.NAME, framework.VERSION)"]
     done = subprocess.run(words, capture_output=True, text=True, cwd=rundir.ROOT)
     said = (done.stdout or done.stderr or "nothing").strip().splitlines()[-1]
-    return Check("OpenFlow framework", done.returncode == 0, said, "make environment, after removing the broken one")
+    fix = "make environment, after removing the broken one"
+    return Check("OpenFlow framework", BOTH, done.returncode == 0, said, fix)
 
 
 def _kernel() -> Check:
     kernel = find_kernel()
     seen = f"{kernel.version} ({kernel.config_hash}) {'; '.join(kernel.warnings)}".strip() if kernel else "none built"
-    return Check("lab kernel", kernel is not None, seen, "./run_experiment kernel build")
+    return Check("lab kernel", VIRTUAL, kernel is not None, seen, "./run_experiment kernel build")
 
 
 def _soft_roce() -> Check:
@@ -84,16 +121,16 @@ def _soft_roce() -> Check:
     kernel = find_kernel()
     holds = kernel is not None and kernel.features.has_soft_roce
     fix = "./run_experiment kernel build --source FILE, with a source of Linux 7 or newer"
-    return Check("soft-RoCE", holds, "in the lab kernel" if holds else "not in the lab kernel: TCP alone", fix)
+    seen = "in the lab kernel" if holds else "not in the lab kernel: TCP alone"
+    return Check("soft-RoCE", VIRTUAL, holds, seen, fix, is_needed=False)
 
 
 def _memory() -> Check:
     try:
-        return Check("guest memory", True, str(memory_folder(_SMALLEST_GUEST_BYTES)))
+        return Check("guest memory", VIRTUAL, True, str(memory_folder(_SMALLEST_GUEST_BYTES)))
     except LabError as error:
-        return Check(
-            "guest memory", False, str(error), "set FABRICLAB_MEMORY to a folder with room that is not mounted noexec"
-        )
+        fix = "set FABRICLAB_MEMORY to a folder with room that is not mounted noexec"
+        return Check("guest memory", VIRTUAL, False, str(error), fix)
 
 
 def _boot() -> Check:
@@ -101,7 +138,7 @@ def _boot() -> Check:
     kernel = find_kernel()
     fix = "run it again with FABRICLAB_MEMORY set to another folder, or build the kernel anew"
     if kernel is None:
-        return Check("boot", False, "no lab kernel to boot", "./run_experiment kernel build")
+        return Check("boot", VIRTUAL, False, "no lab kernel to boot", "./run_experiment kernel build")
     output = io.BytesIO()
     with tempfile.TemporaryDirectory() as results:
         job = Job(
@@ -114,6 +151,26 @@ def _boot() -> Check:
         outcome = run(kernel.path, job, stdout=output, stderr=output)
     said = output.getvalue().decode(errors="replace").strip()
     if outcome.status or said != _LAB_YEAR:
-        lines = [*outcome.kernel_log, *said.splitlines()]
-        return Check("boot", False, lines[-1] if lines else outcome.ended_as, fix)
-    return Check("boot", True, f"up and down in {outcome.wall_s:.2f} s as user {os.geteuid()}")
+        lines = [*outcome.log, *said.splitlines()]
+        return Check("boot", VIRTUAL, False, lines[-1] if lines else outcome.ended_as, fix)
+    return Check("boot", VIRTUAL, True, f"up and down in {outcome.wall_s:.2f} s as user {os.geteuid()}")
+
+
+def _own_kernel() -> list[Check]:
+    """What runs on this machine's own kernel need, beside tools and framework."""
+    obstacles = host_obstacles()
+    if obstacles:
+        return [Check("own kernel", REAL, False, each.what, each.fix) for each in obstacles]
+    ground = trial.here()
+    switch = "its module" if ground.datapath == SYSTEM else "a process, as the kernel has no module of it"
+    seen = f"{platform.release()}, as root; Open vSwitch is {switch}"
+    return [Check("own kernel", REAL, True, seen), _kinds(ground.kinds)]
+
+
+def _kinds(kinds: frozenset[str]) -> Check:
+    """The queueing disciplines of this machine's own kernel."""
+    lacking = sorted(STOCK_KINDS - kinds)
+    seen = f"without {', '.join(lacking)}" if lacking else f"all of {', '.join(sorted(STOCK_KINDS))}"
+    modules = " ".join(f"sch_{kind}" for kind in lacking)
+    fix = f"a kernel with {modules} (Debian: linux-image-amd64 or -arm64), or a spec that does not ask for them"
+    return Check("queues", REAL, not lacking, seen, fix, is_needed=bool(_LIMITING_KINDS & set(lacking)))

@@ -1,4 +1,4 @@
-"""The Mininet prompt on a fabric, inside the lab: `python -m experiments.prompt RUN`."""
+"""The Mininet prompt on a fabric, where that is: `python -m experiments.prompt RUN lab|host`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from mininet.log import setLogLevel
 
 from experiments import rundir
 from experiments.agents import at_work
-from experiments.stage import Stage, staged
+from experiments.guest import tell
+from experiments.stage import Stage, ground_of, staged
 from topologies.qdisc import LOSSLESS_DSCP
 
 _TCLASS = LOSSLESS_DSCP << 2 | 2  # and ECT(0), RFC 3168
@@ -44,16 +45,17 @@ def suggestions(stage: Stage) -> str:
     return ", ".join([*words, "exit"])
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, place: str) -> int:
     """Build the fabric of the folder's spec and hand the terminal to Mininet."""
     spec = rundir.read_spec(folder)
     setLogLevel("info")
     with (
-        staged(spec) as stage,
+        staged(spec, ground_of(place, rundir.read_clock(folder))) as stage,
         tempfile.TemporaryDirectory() as records,
         at_work(stage, time.time_ns(), Path(records), {}),
     ):
         os.environ["OVS_RUNDIR"] = str(stage.fabric.openvswitch.folder)  # where `sh ovs-vsctl` and the like look
+        tell("phase", name="built")
         print(f"{len(stage.hosts)} hosts on {spec.topology}; try: {suggestions(stage)}")
         if spec.transport == "roce":
             print("ib_send_bw's own figures are of the processor's clock, not of this one: believe the counters")
@@ -63,4 +65,4 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from controller import nic_agent, pause, telemetry
-from workloads import long_flows
+from workloads import fidelity, long_flows
 
 _PAUSE_EVENTS = tuple(event.name.lower() for event in pause.Event)
 _DCQCN_EVENTS = {nic_agent.CNP_RECEIVED: "cnp_received", nic_agent.RATE: "rate", nic_agent.CNP_SENT: "cnp_sent"}
@@ -24,12 +24,12 @@ Measured = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class _Record:
-    """A kind of record: its columns in order. The column `named` holds numbers of what measured.json names, `event`
-    numbers of `events`, and each of `scaled` whole numbers of a unit."""
+    """A kind of record: its columns in order. The column `named`, if any, holds numbers of what measured.json names,
+    `event` numbers of `events`, and each of `scaled` whole numbers of a unit."""
 
     columns: tuple[str, ...]
-    named: str
-    names: Callable[[Measured], Sequence[str]]
+    named: str | None = None
+    names: Callable[[Measured], Sequence[str]] = lambda measured: ()
     events: tuple[str, ...] = ()
     scaled: Mapping[str, float] | None = None
 
@@ -43,6 +43,8 @@ _RECORDS: dict[str, _Record] = {
         tuple(_DCQCN_EVENTS[code] for code in sorted(_DCQCN_EVENTS)),
         {"alpha": _ALPHA_UNIT},
     ),
+    "wakes": _Record(fidelity.WAKE_COLUMNS),
+    "machine": _Record(fidelity.MACHINE_COLUMNS),
     "arrivals": _Record(long_flows.COLUMNS, "flow", lambda measured: [each["flow"] for each in measured["flows"]]),
 }
 
@@ -82,7 +84,8 @@ def _rows(file: Path, width: int) -> np.ndarray:
 
 def _table(rows: np.ndarray, record: _Record, names: Sequence[str]) -> pa.Table:
     columns: dict[str, Any] = {name: rows[:, index] for index, name in enumerate(record.columns)}
-    columns[record.named] = _named(columns[record.named], names)
+    if record.named is not None:
+        columns[record.named] = _named(columns[record.named], names)
     if record.events:
         columns["event"] = _named(columns["event"], record.events)
     for name, unit in (record.scaled or {}).items():

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from experiments.catalog import Experiment, find
-from experiments.rundir import DESCRIBING_KEYS
+from experiments.rundir import DESCRIBING_KEYS, TIME_SCALE
 from topologies.units import BadRequest
 
 CLOCKS = ("virtual", "real")
@@ -23,11 +23,13 @@ _LARGEST_FILE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Request:
-    """An experiment, the spec keys that were set (as text), and the clock that a file names, if it does."""
+    """An experiment, the spec keys that were set (as text), and the clock and the scale that a file names, if it
+    does."""
 
     experiment: Experiment
     keys: Mapping[str, Any]
     clock: str | None = None
+    scale: str | None = None
 
 
 class _TextLoader(yaml.BaseLoader):
@@ -71,7 +73,8 @@ def requested(name: str) -> Request:
     if clock is not None and clock not in CLOCKS:
         raise BadRequest(f"clock: {clock!r} is unknown; allowed: {', '.join(CLOCKS)}")
     keys = {key: value for key, value in document.items() if key not in DESCRIBING_KEYS}
-    return Request(find(experiment), keys, clock)
+    scale = document.get(TIME_SCALE)
+    return Request(find(experiment), keys, clock, None if scale is None else str(scale))
 
 
 def _read(path: Path) -> Any:

@@ -24,7 +24,8 @@ from topologies.units import BadRequest
 FORMAT = 1
 ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("numpy", "pyarrow", "matplotlib", "scapy", "ryu", "PyYAML")
-DESCRIBING_KEYS = ("experiment", "label", "clock")  # in spec.yaml beside the spec's own keys
+TIME_SCALE = "time_scale"
+DESCRIBING_KEYS = ("experiment", "label", "clock", TIME_SCALE)  # in spec.yaml beside the spec's own keys
 
 
 def create(out: Path | None, name: str) -> Path:
@@ -100,7 +101,8 @@ def hand_over(folder: Path) -> None:
 
 
 def write_spec(folder: Path, spec: Spec, **meta: Any) -> None:
-    """spec.yaml: the resolved spec and what it belongs to (experiment, label, clock)."""
+    """spec.yaml: the resolved spec and what it belongs to (experiment, label, clock, and how many times slower it has
+    been made, if it was)."""
     (folder / "spec.yaml").write_text(yaml.safe_dump({**meta, **spec.as_text()}, sort_keys=False))
 
 
@@ -118,6 +120,11 @@ def read_spec(folder: Path) -> Spec:
     """The spec that `write_spec` wrote."""
     values = yaml.safe_load((folder / "spec.yaml").read_text())
     return parse({name: value for name, value in values.items() if name not in DESCRIBING_KEYS})
+
+
+def read_clock(folder: Path) -> str:
+    """The clock that `write_spec` wrote."""
+    return str(yaml.safe_load((folder / "spec.yaml").read_text())["clock"])
 
 
 def write_provenance(folder: Path, facts: dict[str, Any]) -> None:

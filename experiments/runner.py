@@ -1,9 +1,10 @@
-"""Runs specs in lab kernels, one core each, and completes their run directories."""
+"""Runs specs, in lab kernels of one core each or on this machine's own, and completes their run directories."""
 
 from __future__ import annotations
 
 import io
 import os
+import platform
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,12 +16,15 @@ from typing import Any, Callable
 from controller.policy import FRAMEWORK_VARIABLE, FRAMEWORKS
 from experiments import fabrics, limits, records, rundir
 from experiments.launch import STALL_S, carried
+from experiments.places import run_job
 from experiments.spec import LAUNCH, Spec, known
-from lab.boot import Job, Outcome, Stop
-from lab.boot import run as boot
+from lab import host
 from lab.kernel import Kernel
+from lab.session import Job, Outcome, Stop
+from topologies.ground import HOST, LAB
 from topologies.units import BadRequest, format_bytes
 
+VIRTUAL = "virtual"
 WATCHDOG_S = 900.0
 SHELL_WATCHDOG_S = 24 * 3600.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -37,6 +41,7 @@ _STALLED = (
     " virtual time (docs/launch.md); --stall SECONDS allows more"
 )
 
+_FIRST = {LAB: "the lab kernel", HOST: "the run's first process"}
 _TOLD_TOOLS = ("openvswitch", "openflow_framework")  # the lab tells their versions
 
 OnEvent = Callable[[str, dict[str, Any]], None]
@@ -44,41 +49,54 @@ OnEvent = Callable[[str, dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Task:
-    """One spec to run: its label, its resolved spec, its folder (existing), the experiment it belongs to, and what that
-    asks (question, claim, expected)."""
+    """One spec to run: its label, its resolved spec, its folder (existing), the experiment it belongs to, what that
+    asks (question, claim, expected), and its clock (None: the setting's)."""
 
     label: str
     spec: Spec
     folder: Path
     experiment: str
     asked: Mapping[str, str] = field(default_factory=dict)
+    clock: str | None = None
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What all tasks of a call share: the kernel, the clock ("virtual" or "real"), the command line that asked,
-    the wall-clock limits of a run, and of a launched program that makes no virtual progress."""
+    """What all tasks of a call share: the lab kernel (None: there is none), the clock ("virtual" or "real"), the
+    command line that asked, the wall-clock limits of a run, and of a launched program that makes no virtual progress,
+    the place of runs on the real clock ("lab" or "host"), and how many times slower than asked time runs (None: it does
+    not)."""
 
-    kernel: Kernel
+    kernel: Kernel | None
     clock: str
     command: tuple[str, ...]
     watchdog_s: float = WATCHDOG_S
-    stall_s: float = STALL_S
+    stall_s: float | None = STALL_S
+    real_on: str = LAB
+    scale: float | None = None
+
+    def clock_of(self, task: Task) -> str:
+        """The clock of a task."""
+        return task.clock or self.clock
+
+    def place_of(self, task: Task) -> str:
+        """Where a task runs: the virtual clock is the lab kernel's."""
+        return LAB if self.clock_of(task) == VIRTUAL else self.real_on
 
 
 class RunFailed(RuntimeError):
     """A run did not finish; the message is one line, the run directory holds what there is."""
 
 
-def guest_environment() -> dict[str, str]:
-    """The whole environment inside the lab: nothing of the caller's leaks into a run."""
+def guest_environment(place: str = LAB) -> dict[str, str]:
+    """The whole environment where a fabric is: nothing of the caller's leaks into a run."""
     return {
         "PATH": _PATH,
         "HOME": "/root",
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "TMPDIR": "/dev/shm",
+        "TMPDIR": "/dev/shm" if place == LAB else str(host.SCRATCH),
         "SHELL": "/bin/bash",
         **_STDLIB_DISTUTILS,
         **_chosen_framework(),
@@ -94,10 +112,12 @@ def _chosen_framework() -> dict[str, str]:
 
 
 def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambda label, event: None) -> Outcome:
-    """Boot, run, convert telemetry, write provenance; raises RunFailed after keeping what was measured."""
+    """Run, convert telemetry, write provenance; raises RunFailed after keeping what was measured."""
     if stop.requested:
         raise RunFailed(f"{task.label}: not begun")
-    rundir.write_spec(task.folder, task.spec, experiment=task.experiment, label=task.label, clock=setting.clock)
+    clock = setting.clock_of(task)
+    slower = {} if setting.scale is None else {rundir.TIME_SCALE: setting.scale}
+    rundir.write_spec(task.folder, task.spec, experiment=task.experiment, label=task.label, clock=clock, **slower)
     rundir.write_fabric(task.folder, fabrics.document(task.spec))
     times_s: dict[str, float] = {}
     tools: dict[str, str] = {}
@@ -109,7 +129,8 @@ def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambd
         on_event(task.label, event)
 
     started, errors = rundir.now(), io.BytesIO()
-    outcome = boot(setting.kernel.path, _job(task, setting), note, stdout=errors, stderr=errors, stop=stop)
+    streams, place = {"stdout": errors, "stderr": errors}, setting.place_of(task)
+    outcome = run_job(place, setting.kernel, _job(task, setting), note, stop, **streams)
     if outcome.status == 0:
         outcome = replace(outcome, ended_as="done")  # whole, also when a stop or the watchdog came at the very end
     told = {"tools": tools, "started": started, "wall": _wall(times_s, outcome)}
@@ -125,32 +146,37 @@ def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambd
 
 def _provenance(task: Task, setting: Setting, outcome: Outcome) -> dict[str, Any]:
     """What a run was made by, and how it ended."""
-    kernel = setting.kernel
     return {
-        "kernel": {
-            "version": kernel.version,
-            "config_hash": kernel.config_hash,
-            "warnings": list(kernel.warnings),
-        },
+        "kernel": kernel_facts(setting.kernel, setting.place_of(task)),
         "seed": task.spec.seed,
-        "clock": setting.clock,
+        "clock": setting.clock_of(task),
+        "place": setting.place_of(task),
         "command": list(setting.command),
         "ended": rundir.now(),
         "ended_as": outcome.ended_as,
         "exit_status": outcome.status,
+        **({} if setting.scale is None else {"scale": setting.scale}),
         **({"asked": dict(task.asked)} if task.asked else {}),
     }
 
 
+def kernel_facts(kernel: Kernel | None, place: str) -> dict[str, Any]:
+    """The kernel of a run: of this machine's own nothing is known but its version."""
+    if place == HOST or kernel is None:
+        return {"version": platform.release(), "config_hash": None, "warnings": []}
+    return {"version": kernel.version, "config_hash": kernel.config_hash, "warnings": list(kernel.warnings)}
+
+
 def _job(task: Task, setting: Setting) -> Job:
+    place = setting.place_of(task)
     return Job(
-        argv=(sys.executable, "-m", "experiments.guest", str(task.folder)),
+        argv=(sys.executable, "-m", "experiments.guest", str(task.folder), place),
         results=task.folder,
-        env=guest_environment() | (carried(os.environ) if task.spec.workload == LAUNCH else {}),
+        env=guest_environment(place) | (carried(os.environ) if task.spec.workload == LAUNCH else {}),
         cwd=rundir.ROOT,
         memory_bytes=limits.memory_bytes(task.spec),
         seed=task.spec.seed,
-        clock=setting.clock,
+        clock=setting.clock_of(task),
         watchdog_s=setting.watchdog_s,
         stall_s=setting.stall_s,
     )
@@ -168,12 +194,12 @@ def _wall(times_s: dict[str, float], outcome: Outcome) -> dict[str, float]:
 
 
 def _explain(task: Task, setting: Setting, outcome: Outcome, errors: str) -> str:
-    lines = [line for line in (*outcome.kernel_log, *errors.splitlines()) if line.strip()]
+    lines = [line for line in (*outcome.log, *errors.splitlines()) if line.strip()]
     reason = {
         "watchdog": f"no end after {setting.watchdog_s:g} s of wall time",
         "stalled": _STALLED.format(setting.stall_s),
         "interrupted": "interrupted",
-        "died": f"the lab kernel died: {lines[-1] if lines else 'without a word'}",
+        "died": f"{_FIRST[setting.place_of(task)]} died: {lines[-1] if lines else 'without a word'}",
     }.get(outcome.ended_as, lines[-1] if lines else _status(task, outcome))
     if lines:
         (task.folder / "errors.log").write_text("\n".join(lines) + "\n")
@@ -193,34 +219,48 @@ def _status(task: Task, outcome: Outcome) -> str:
 def run_all(
     tasks: Sequence[Task], setting: Setting, stop: Stop, on_event: OnEvent = lambda label, event: None
 ) -> list[str]:
-    """All tasks, as many at a time as there are cores, the longest-looking first; returns the failures as lines.
+    """All tasks; returns the failures as lines. On the virtual clock as many at a time as there are cores, the
+    longest-looking first; then those on the real clock, one after the other and alone: they share no processor.
 
-    After a stop no further task is begun, and each running lab keeps what it has.
+    After a stop no further task is begun, and each running one keeps what it has.
     """
-    failures: list[str] = []
     order = sorted(tasks, key=lambda task: -known(task.spec.hosts) * (2 if task.spec.capture == "all" else 1))
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        futures: set[Future[Outcome]] = {pool.submit(run_task, task, setting, stop, on_event) for task in order}
+    virtual = [task for task in order if setting.clock_of(task) == VIRTUAL]
+    real = [task for task in tasks if setting.clock_of(task) != VIRTUAL]
+    cores = len(os.sched_getaffinity(0))
+    return [
+        failure
+        for some, at_once in ((virtual, cores), (real, 1))
+        for failure in _run_some(some, at_once, setting, stop, on_event)
+    ]
+
+
+def _run_some(tasks: Sequence[Task], at_once: int, setting: Setting, stop: Stop, on_event: OnEvent) -> list[str]:
+    failures: list[str] = []
+    with ThreadPoolExecutor(at_once) as pool:
+        futures: set[Future[Outcome]] = {pool.submit(run_task, task, setting, stop, on_event) for task in tasks}
         while futures:
             done, futures = wait(futures, return_when=FIRST_COMPLETED)
             failures += [str(error) for error in (future.exception() for future in done) if error is not None]
     return failures
 
 
-def open_shell(spec: Spec, kernel: Kernel, clock: str, folder: Path) -> int:
+def open_shell(spec: Spec, setting: Setting, folder: Path) -> int:
     """The Mininet prompt on the fabric of `spec`, on our terminal; `folder` is writable from inside. Returns
     its exit status."""
-    rundir.write_spec(folder, spec, experiment="shell", label="main", clock=clock)
+    task = Task("main", spec, folder, "shell")
+    rundir.write_spec(folder, spec, experiment=task.experiment, label=task.label, clock=setting.clock)
+    place = setting.place_of(task)
     terminal = {"TERM": os.environ.get("TERM", "dumb")}
     job = Job(
-        argv=(sys.executable, "-m", "experiments.prompt", str(folder)),
+        argv=(sys.executable, "-m", "experiments.prompt", str(folder), place),
         results=folder,
-        env={**guest_environment(), **terminal},
+        env={**guest_environment(place), **terminal},
         cwd=rundir.ROOT,
         memory_bytes=limits.memory_bytes(spec),
         seed=spec.seed,
-        clock=clock,
-        watchdog_s=SHELL_WATCHDOG_S,
+        clock=setting.clock,
+        watchdog_s=setting.watchdog_s,
         interactive=True,
     )
-    return boot(kernel.path, job).status
+    return run_job(place, setting.kernel, job).status

@@ -15,7 +15,7 @@ from fractions import Fraction
 from mininet.topo import Topo
 
 from experiments.kinds import LEAST_RATIO, MOST_RATIO, format_ratio
-from experiments.spec import SWITCHED, Spec, known, refuse
+from experiments.spec import SWITCHED, TO_ONE, Spec, known, refuse
 from topologies.addresses import MOST_RACK_HOSTS, MOST_RACKS
 from topologies.dumbbell import Dumbbell
 from topologies.fat_tree import FatTree
@@ -177,7 +177,7 @@ def _with_hosts(spec: Spec, hosts: int, places: int, layout: str) -> Spec:
         refuse("hosts", given, f"{LEAST_HOSTS} to {MOST_HOSTS}")
     if spec.senders is not None and spec.senders >= hosts:
         refuse("senders", f"{spec.senders} is given with hosts={hosts}", f"up to {hosts - 1}")
-    senders = (spec.senders or hosts - 1) if spec.workload == "incast" else None
+    senders = (spec.senders or hosts - 1) if spec.workload in TO_ONE else None
     return replace(spec, hosts=hosts, senders=senders)
 
 

@@ -19,11 +19,14 @@ from experiments.keys.collectives import CollectiveKeys
 from experiments.keys.control import ControlKeys
 from experiments.keys.fabric import FabricKeys
 from experiments.keys.federated import FederatedKeys
+from experiments.keys.iperf3 import Iperf3Keys
 from experiments.keys.key import CLUSTER as CLUSTER
+from experiments.keys.key import IPERF3 as IPERF3
 from experiments.keys.key import LAUNCH as LAUNCH
 from experiments.keys.key import MARKING_QUEUES as MARKING_QUEUES
 from experiments.keys.key import STREAMED as STREAMED
 from experiments.keys.key import SWITCHED as SWITCHED
+from experiments.keys.key import TO_ONE as TO_ONE
 from experiments.keys.key import TOPOLOGIES as TOPOLOGIES
 from experiments.keys.key import TRANSFERS as TRANSFERS
 from experiments.keys.key import WORKLOADS as WORKLOADS
@@ -58,6 +61,7 @@ def known(value: _Value | None) -> _Value:
 @dataclass(frozen=True)
 class Spec(  # a dataclass takes over fields from the last base to the first
     ControlKeys,
+    Iperf3Keys,
     LaunchKeys,
     FederatedKeys,
     TrainingKeys,
@@ -185,6 +189,11 @@ def _lacking(spec: Spec, item: DataclassField[Any], value: Any = None) -> list[t
     special: Needs = item.metadata["values"].get(value, {}) if isinstance(value, str) else {}
     needs = {**item.metadata["needs"], **special}
     return [(other, needed) for other, needed in needs.items() if getattr(spec, other) not in needed]
+
+
+def applies(spec: Spec, item: DataclassField[Any]) -> bool:
+    """Whether a key means something with the values that other keys of a resolved spec have."""
+    return not _lacking(spec, item)
 
 
 def without(spec: Spec, names: Iterable[str]) -> Spec:

@@ -12,21 +12,23 @@ from typing import Any
 from controller.process import Controller
 from experiments import fabrics, limits
 from experiments.spec import Spec, known
-from topologies import rdma
+from topologies import rdma, trial
 from topologies.addresses import interface
 from topologies.describe import FabricDescription, PortEnd, describe, ends
 from topologies.emulate import Fabric, emulate
+from topologies.ground import HOST, LAB_REAL, VIRTUAL, Ground
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What a workload plays on: the spec, the running fabric with its description, and its controller (None: a star's
-    switch learns)."""
+    """What a workload plays on: the spec, the running fabric with its description, its controller (None: a star's
+    switch learns), and the kernel under it all."""
 
     spec: Spec
     description: FabricDescription
     fabric: Fabric
     controller: Controller | None
+    ground: Ground = VIRTUAL
 
     @property
     def hosts(self) -> list[str]:
@@ -62,10 +64,17 @@ class Stage:
         return {**facts, "rate_bps": end.wire.rate_bps}
 
 
+def ground_of(place: str, clock: str) -> Ground:
+    """The kernel that this process runs in, which is that of `place`, on `clock`."""
+    if place == HOST:
+        return trial.here()
+    return VIRTUAL if clock == "virtual" else LAB_REAL
+
+
 @contextmanager
-def staged(spec: Spec) -> Iterator[Stage]:
-    """The spec's fabric, routed and ready; everything is removed at the end. Raises RuntimeError when the controller
-    does not come up, BadRequest when the kernel lacks what the transport needs."""
+def staged(spec: Spec, ground: Ground = VIRTUAL) -> Iterator[Stage]:
+    """The spec's fabric on `ground`, routed and ready; everything is removed at the end. Raises RuntimeError when the
+    controller does not come up, BadRequest when the kernel lacks what the transport needs."""
     topo = fabrics.topology(spec)
     description = describe(topo)
     with ExitStack() as stack:
@@ -76,11 +85,11 @@ def staged(spec: Spec) -> Iterator[Stage]:
         hosts = limits.host_profile(spec)
         if hosts.roce:
             rdma.isolate()
-        fabric = stack.enter_context(emulate(topo, hosts, openflow_controller=target))
+        fabric = stack.enter_context(emulate(topo, hosts, openflow_controller=target, ground=ground))
         if hosts.roce:
             stack.enter_context(rdma.attached(fabric.namespaces))
         if controller:
             wrong = controller.wait_for("discovered")["wrong_links"]
             if wrong:
                 raise RuntimeError(f"the fabric is not wired as planned: {'; '.join(wrong[:3])}")
-        yield Stage(spec, description, fabric, controller)
+        yield Stage(spec, description, fabric, controller, ground)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from experiments import rundir
 from experiments.runner import guest_environment
-from lab.boot import Job
 from lab.boot import run as boot
 from lab.kernel import Kernel
+from lab.session import Job
 
 
 class Stamps:

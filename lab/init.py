@@ -19,6 +19,8 @@ import struct
 import sys
 import termios
 import tty
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,8 @@ _SYS_PIVOT_ROOT = 155  # x86-64, the only architecture of User-Mode Linux
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
-def _mount(kind: str, target: str, data: str = "") -> None:
+def mount(kind: str, target: str, data: str = "") -> None:
+    """A kernel file system of this kind on a folder, which is made where it is missing."""
     Path(target).mkdir(parents=True, exist_ok=True)
     if _LIBC.mount(kind.encode(), target.encode(), kind.encode(), 0, data.encode()):
         raise OSError(ctypes.get_errno(), f"mount {kind} on {target}: {os.strerror(ctypes.get_errno())}")
@@ -39,16 +42,16 @@ def make_root(results: str) -> None:
     """Overlay of the host's root in memory as the new root, `results` from the host at its own path, kernel
     file systems mounted."""
     os.umask(0o022)
-    _mount("tmpfs", "/tmp", "mode=0755")
+    mount("tmpfs", "/tmp", "mode=0755")
     for part in ("upper", "work", "root"):
         Path("/tmp", part).mkdir()
-    _mount("overlay", "/tmp/root", "lowerdir=/,upperdir=/tmp/upper,workdir=/tmp/work")
+    mount("overlay", "/tmp/root", "lowerdir=/,upperdir=/tmp/upper,workdir=/tmp/work")
     os.chdir("/tmp/root")
     for kind, target in (("proc", "proc"), ("sysfs", "sys"), ("devtmpfs", "dev"), ("devpts", "dev/pts")):
-        _mount(kind, target)
+        mount(kind, target)
     for target in ("dev/shm", "run"):
-        _mount("tmpfs", target, "mode=1777")
-    _mount("hostfs", results.lstrip("/"), results)
+        mount("tmpfs", target, "mode=1777")
+    mount("hostfs", results.lstrip("/"), results)
     Path("run/netns").mkdir()
     Path("run/old").mkdir()
     if _LIBC.syscall(_SYS_PIVOT_ROOT, b".", b"run/old"):
@@ -58,15 +61,14 @@ def make_root(results: str) -> None:
 
 
 def settle() -> None:
-    """Loopback up, IPv6 off (its background chatter is noise in captures), host name set."""
+    """Loopback up, IPv6 off where there is any: its background chatter is noise in captures."""
     with socket.socket() as control:
         request = struct.pack("16sh22x", b"lo", 0)
         flags = struct.unpack_from("h", fcntl.ioctl(control, _SIOCGIFFLAGS, request), 16)[0]
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", flags | _IFF_UP))
     for scope in ("all", "default"):
-        with open(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6", "w") as knob:
+        with suppress(FileNotFoundError), open(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6", "w") as knob:
             knob.write("1")
-    socket.sethostname("lab")
 
 
 def open_channel() -> int:
@@ -81,21 +83,14 @@ def tell(channel: int, event: dict[str, Any]) -> None:
     os.write(channel, json.dumps(event).encode() + b"\n")
 
 
-def spawn(job: dict[str, Any], channel: int) -> int:
-    """Start the job in its own session; returns its process number. Its file descriptor 3 is the channel to the
-    host."""
+def spawn(job: dict[str, Any], channel: int, streams: Callable[[bool], Iterable[int]]) -> int:
+    """Start the job; returns its process number. `streams` opens its standard streams there, by whether it has a
+    terminal. Its file descriptor 3 is the channel to the host."""
     pid = os.fork()
     if pid:
         return pid
-    os.setsid()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-    if job["interactive"]:
-        terminal = os.open("/dev/tty0", os.O_RDWR)
-        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-        streams = (terminal, terminal, terminal)
-    else:
-        streams = (os.open(os.devnull, os.O_RDONLY), _raw_output("/dev/tty0"), _raw_output("/dev/tty1"))
-    for descriptor, stream in enumerate(streams):
+    for descriptor, stream in enumerate(streams(job["interactive"])):
         os.dup2(stream, descriptor)
     os.dup2(channel, 3)
     os.set_inheritable(3, True)
@@ -108,6 +103,16 @@ def spawn(job: dict[str, Any], channel: int) -> int:
         os._exit(127)
 
 
+def _consoles(interactive: bool) -> tuple[int, ...]:
+    """The standard streams of a session of its own: the kernel's consoles."""
+    os.setsid()
+    if interactive:
+        terminal = os.open("/dev/tty0", os.O_RDWR)
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+        return (terminal, terminal, terminal)
+    return (os.open(os.devnull, os.O_RDONLY), _raw_output("/dev/tty0"), _raw_output("/dev/tty1"))
+
+
 def _raw_output(path: str) -> int:
     descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY)
     attributes = termios.tcgetattr(descriptor)
@@ -116,12 +121,12 @@ def _raw_output(path: str) -> int:
     return descriptor
 
 
-def wait(pid: int, channel: int) -> int:
+def wait(pid: int, orders: int) -> int:
     """Exit status of `pid` in shell terms (128 + signal); reaps orphans; passes on the host's request to stop."""
     wakeup = _child_wakeup()
     while True:
-        ready, _, _ = select.select([wakeup, channel], [], [])
-        if channel in ready and b"stop" in os.read(channel, 64):
+        ready, _, _ = select.select([wakeup, orders], [], [])
+        if orders in ready and b"stop" in os.read(orders, 64):
             _interrupt(pid)
         if wakeup in ready:
             os.read(wakeup, 64)
@@ -169,9 +174,10 @@ def main(job_path: str) -> None:
         make_root(job["results"])
         channel = open_channel()
         settle()
+        socket.sethostname("lab")
         signal.signal(signal.SIGCHLD, lambda *_: None)
         tell(channel, {"event": "booted"})
-        status = wait(spawn(job, channel), channel)
+        status = wait(spawn(job, channel, _consoles), channel)
     except OSError as error:
         print(f"lab: {error}", file=sys.stderr)
     finally:

@@ -32,7 +32,8 @@ class KernelBuildError(RuntimeError):
 def check_machine() -> None:
     """Raise KernelBuildError with everything that this machine lacks, and the command that installs it."""
     if platform.machine() != "x86_64":
-        raise KernelBuildError(f"the lab kernel runs on x86-64 only, this machine is {platform.machine()}")
+        machine = platform.machine()
+        raise KernelBuildError(f"the lab kernel runs on x86-64 only, this machine is {machine}: use --clock real")
     missing = missing_tools()
     if missing:
         command = f"apt-get install -y {' '.join(sorted(set(missing.values())))}"

@@ -18,10 +18,11 @@ from typing import Any
 import hypothesis
 import pytest
 
-from experiments.preflight import checks
+from experiments.preflight import lab_checks
 from experiments.runner import guest_environment
 from lab import boot
 from lab.kernel import Kernel, find_kernel
+from lab.session import Job, Outcome
 
 # A shell starts what it puts in the background with SIGINT ignored, and children inherit that: Ctrl-C tests would wait
 # for ever for programs that cannot hear it.
@@ -43,7 +44,7 @@ class Ran:
     status: int
     stdout: str
     stderr: str
-    outcome: boot.Outcome
+    outcome: Outcome
 
     @property
     def json(self) -> Any:
@@ -57,7 +58,7 @@ InLab = Callable[..., Ran]
 
 def lab_trouble() -> str:
     """Why no lab can be booted on this machine, empty when one can: a boot that fails all the same is a failed test."""
-    missing = [check for check in checks() if not check.holds and check.name != "boot"]
+    missing = [check for check in lab_checks() if not check.holds and check.name != "boot"]
     return "; ".join(f"{check.name}: {check.seen} ({check.fix})" for check in missing)
 
 
@@ -82,7 +83,7 @@ def _lab_where_marked(request: pytest.FixtureRequest) -> None:
 def in_lab(kernel: Kernel, tmp_path: Path) -> InLab:
     """Run Python code (`-c CODE ARGUMENTS...`) in a lab with the environment's Python, in the repository's folder.
 
-    Keywords are those of lab.boot.Job. Its results folder is the test's `tmp_path`.
+    Keywords are those of lab.session.Job. Its results folder is the test's `tmp_path`.
     """
 
     def run(code: str, *arguments: str, **job: Any) -> Ran:
@@ -92,8 +93,8 @@ def in_lab(kernel: Kernel, tmp_path: Path) -> InLab:
 
 
 def run_in_lab(kernel: Kernel, argv: tuple[str, ...], **job: Any) -> Ran:
-    """Boot and run `argv`; keywords are those of lab.boot.Job."""
-    asked = boot.Job(argv, **{"env": guest_environment(), "cwd": ROOT, "watchdog_s": 60.0, **job})
+    """Boot and run `argv`; keywords are those of lab.session.Job."""
+    asked = Job(argv, **{"env": guest_environment(), "cwd": ROOT, "watchdog_s": 60.0, **job})
     stdout, stderr = io.BytesIO(), io.BytesIO()
     outcome = boot.run(kernel.path, asked, stdout=stdout, stderr=stderr)
     return Ran(outcome.status, stdout.getvalue().decode(), stderr.getvalue().decode(), outcome)

@@ -25,7 +25,19 @@ from mininet.topo import Topo
 
 from topologies import hosts, namespaces, qdisc
 from topologies.addresses import GATEWAY, PREFIX_LENGTH, SUBNET, interface
-from topologies.netlink import Netlink, Port, Request, delete_link, link_down, link_up, new_address, new_route, new_veth
+from topologies.ground import NETDEV, VIRTUAL, Ground
+from topologies.netlink import (
+    Netlink,
+    Port,
+    Request,
+    delete_link,
+    link_down,
+    link_up,
+    new_address,
+    new_route,
+    new_veth,
+    one_segment,
+)
 from topologies.openvswitch import Bridge, OpenVSwitch
 from topologies.profiles import HostProfile, LinkProfile, SwitchProfile
 
@@ -78,7 +90,9 @@ class LazyShell(Node):
 
 
 class FabricHost(LazyShell, Host):
-    """A host: a network namespace with interface eth0."""
+    """A host: a network namespace with interface eth0, of a kernel that is ours alone or one that others use too."""
+
+    is_ours = True
 
 
 class FabricSwitch(LazyShell, Switch):
@@ -151,9 +165,15 @@ class Fabric(Mininet):
     inited = True  # Mininet's own initialisation tunes the whole machine by a dozen processes
 
     def __init__(
-        self, topo: Topo, host_profile: HostProfile, prefix: str = "", openflow_controller: str | None = None
+        self,
+        topo: Topo,
+        host_profile: HostProfile,
+        prefix: str = "",
+        openflow_controller: str | None = None,
+        ground: Ground = VIRTUAL,
     ) -> None:
         self.host_profile, self.prefix, self.openflow_controller = host_profile, prefix, openflow_controller
+        self.ground = ground
         self.namespaces: dict[str, int] = {}
         self._netlinks: dict[str, Netlink] = {}
         self._cleanup = ExitStack()
@@ -170,7 +190,8 @@ class Fabric(Mininet):
 
     def configHosts(self) -> None:  # noqa: N802
         """Called by Mininet's build once the objects exist: make them real."""
-        hosts.ease_limits()
+        if self.ground.is_ours:
+            hosts.ease_limits()
         for host in self.hosts:
             self._make_namespace(host)
         self._root.execute(self._veths())
@@ -180,7 +201,7 @@ class Fabric(Mininet):
         self._verify()
 
     def _make_namespace(self, host: FabricHost) -> None:
-        host.namespace_name = self.prefix + host.name
+        host.namespace_name, host.is_ours = self.prefix + host.name, self.ground.is_ours
         self.namespaces[host.name] = namespaces.create(host.namespace_name)
         self._cleanup.callback(namespaces.remove, host.namespace_name)
         self._cleanup.callback(os.close, self.namespaces[host.name])
@@ -201,13 +222,15 @@ class Fabric(Mininet):
         with namespaces.entered(self.namespaces[host.name]):
             self._netlinks[host.name] = netlink = self._cleanup.enter_context(Netlink())
             host.ifindexes = {intf.name: socket.if_nametoindex(intf.name) for intf in intfs}
-            hosts.offloads_off(host.ifindexes)
-            hosts.apply_sysctls(hosts.tcp_sysctls(self.host_profile))
+            hosts.offloads_off(host.ifindexes, checksums=self.ground.datapath == NETDEV)
+            hosts.apply_sysctls(hosts.tcp_sysctls(self.host_profile, self.ground.is_ours))
             hosts.ipv6_off()
         requests: list[Request] = [link_up(_LOOPBACK_INDEX)]
         for intf in intfs:
             index = host.ifindexes[intf.name]
-            requests += [link_up(index), *qdisc.install(index, qdisc.nic(intf.link.profile))]
+            requests += [link_up(index), *qdisc.install(index, self._nic(intf), is_nic=True)]
+            if not self.ground.is_patched:
+                requests.append(one_segment(index))
         first = intfs[0]
         first.ip, first.prefixLen = host.params["ip"].split("/")
         address = new_address(host.ifindexes[first.name], first.ip, PREFIX_LENGTH)
@@ -222,16 +245,17 @@ class Fabric(Mininet):
         """A host's routes by these interfaces: everything by eth0, through the gateway where switches route; by each
         further one the hosts on the switch behind it."""
         gateway = GATEWAY if self.openflow_controller else None
+        cc = None if self.ground.is_ours else self.host_profile.cc
         rto_min_ms, rest_ns = divmod(self.host_profile.rto_min_ns, 1_000_000)
         if rest_ns:
             raise ValueError(f"rto_min_ns {self.host_profile.rto_min_ns}: the kernel takes whole milliseconds")
         for intf in intfs:
             index = host.ifindexes[intf.name]
             if intf is host.intfList()[0]:
-                yield new_route(index, SUBNET, PREFIX_LENGTH, rto_min_ms, gateway)
+                yield new_route(index, SUBNET, PREFIX_LENGTH, rto_min_ms, gateway, cc)
                 continue
             for peer in self._behind(intf):
-                yield new_route(index, peer, 32, rto_min_ms, gateway)
+                yield new_route(index, peer, 32, rto_min_ms, gateway, cc)
 
     @staticmethod
     def _behind(intf: FabricIntf) -> Iterator[str]:
@@ -253,7 +277,7 @@ class Fabric(Mininet):
         self._await_carriers()
         folder = Path(tempfile.mkdtemp(prefix="fabriclab-ovs-"))
         self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
-        self.openvswitch = self._cleanup.enter_context(OpenVSwitch(folder / "run"))
+        self.openvswitch = self._cleanup.enter_context(OpenVSwitch(folder / "run", self.ground.datapath))
         for switch in self.switches:
             switch.run_folder = str(self.openvswitch.folder)
         bridges = [
@@ -273,10 +297,13 @@ class Fabric(Mininet):
             for intf in switch.intfList():
                 yield intf, switch.params["profile"]
 
-    @staticmethod
-    def _stack(intf: FabricIntf, profile: SwitchProfile) -> tuple[qdisc.Qdisc, ...]:
+    def _stack(self, intf: FabricIntf, profile: SwitchProfile) -> tuple[qdisc.Qdisc, ...]:
         """The queues of a switch port; ports of one switch share its memory."""
-        return qdisc.switch_port(intf.link.profile, profile, pool=int(intf.node.dpid, 16))
+        return qdisc.switch_port(intf.link.profile, profile, int(intf.node.dpid, 16), self.ground)
+
+    def _nic(self, intf: FabricIntf) -> tuple[qdisc.Qdisc, ...]:
+        """The queues of a host's NIC."""
+        return qdisc.nic(intf.link.profile, self.ground)
 
     def _await_carriers(self) -> None:
         """A link carries nothing until the kernel has noticed the carriers of both its ends, a hundred of them a second
@@ -308,7 +335,7 @@ class Fabric(Mininet):
             for intf in host.intfList():
                 link, stack = intf.link.profile, found.get(host.ifindexes[intf.name], [])
                 lines += [
-                    f"{host.name}-{intf.name}: {line}" for line in qdisc.differences(qdisc.nic(link), stack, link)
+                    f"{host.name}-{intf.name}: {line}" for line in qdisc.differences(self._nic(intf), stack, link)
                 ]
         if lines:
             raise RuntimeError(
@@ -347,14 +374,18 @@ class Fabric(Mininet):
 
 @contextmanager
 def emulate(
-    topo: Topo, host_profile: HostProfile, prefix: str = "", openflow_controller: str | None = None
+    topo: Topo,
+    host_profile: HostProfile,
+    prefix: str = "",
+    openflow_controller: str | None = None,
+    ground: Ground = VIRTUAL,
 ) -> Iterator[Fabric]:
-    """A running fabric of `topo` whose links and switches carry profiles; everything is removed at the end.
+    """A running fabric of `topo` on `ground` whose links and switches carry profiles; everything is removed at the end.
 
     Switches ask `openflow_controller` (such as "tcp:127.0.0.1:6653") how to forward; without one they learn, which only
     a fabric without loops survives. Needs root (the lab's will do).
     """
-    fabric = Fabric(topo, host_profile, prefix, openflow_controller)
+    fabric = Fabric(topo, host_profile, prefix, openflow_controller, ground)
     try:
         fabric.build()
         yield fabric

@@ -8,13 +8,15 @@ import socket
 import struct
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from topologies.profiles import HostProfile
 
 _SIOCETHTOOL = 0x8946
 _SIOCGIFFLAGS, _IFF_RUNNING = 0x8913, 0x40
 _CARRIER_POLL_S = 0.02
-_ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x1F, 0x24, 0x2C
+_ETHTOOL_STXCSUM, _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x17, 0x1F, 0x24, 0x2C
+_IPV6 = Path("/proc/sys/net/ipv6")
 SOCKET_BUFFER_BYTES = 64 << 20  # what a program may ask for itself
 # Linux begins with 128 KiB to receive and 16 KiB to send: autotuning would limit the first round.
 _LEAST_BUFFER_BYTES, _FIRST_BUFFER_BYTES = 4096, 1 << 20
@@ -23,11 +25,13 @@ _LEAST_BUFFER_BYTES, _FIRST_BUFFER_BYTES = 4096, 1 << 20
 _TCP_PAGES = 1 << 22
 
 
-def tcp_sysctls(profile: HostProfile) -> dict[str, str]:
-    """sysctl -> value below net/ipv4 (Documentation/networking/ip-sysctl.rst)."""
+def tcp_sysctls(profile: HostProfile, is_ours: bool = True) -> dict[str, str]:
+    """sysctl -> value below net/ipv4 (Documentation/networking/ip-sysctl.rst). In a kernel that `is_ours` congestion
+    control is among them; elsewhere a namespace may choose among those that are allowed to everybody only, and its
+    routes say it (`netlink.new_route`), which may name any."""
     buffer = f"{_LEAST_BUFFER_BYTES} {_FIRST_BUFFER_BYTES} {profile.socket_buffer_bytes}"
     return {
-        "tcp_congestion_control": profile.cc,
+        **({"tcp_congestion_control": profile.cc} if is_ours else {}),
         "tcp_sack": str(int(profile.sack)),
         "tcp_early_retrans": "3" if profile.tlp else "0",  # tail loss probe, RFC 8985 section 7
         "tcp_recovery": "1" if profile.rack else "0",  # RACK, RFC 8985
@@ -59,16 +63,20 @@ def apply_sysctls(values: dict[str, str], below: str = "net/ipv4") -> None:
 
 
 def ipv6_off() -> None:
-    """No IPv6 on any interface of the current namespace: its address chatter would be noise in captures."""
-    apply_sysctls({"all/disable_ipv6": "1", "default/disable_ipv6": "1"}, below="net/ipv6/conf")
+    """No IPv6 on any interface of the current namespace, where the kernel has it: its address chatter would be noise in
+    captures."""
+    if _IPV6.exists():
+        apply_sysctls({"all/disable_ipv6": "1", "default/disable_ipv6": "1"}, below="net/ipv6/conf")
 
 
-def offloads_off(interfaces: Iterable[str]) -> None:
+def offloads_off(interfaces: Iterable[str], checksums: bool = False) -> None:
     """Turn TSO, GSO and GRO off: on a packet-level testbed a packet is a packet (linux/ethtool.h). TCP still hands its
-    NIC larger segments, which the rate limiter cuts (lab/patches/0005)."""
+    NIC larger segments, which the rate limiter cuts (lab/patches/0005), or which `netlink.one_segment` forbids.
+    `checksums`: the kernel sums too, for a switch that is a process and gets frames as they are."""
+    commands = (_ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO, *([_ETHTOOL_STXCSUM] if checksums else []))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for interface in interfaces:
-            for command in (_ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO):
+            for command in commands:
                 value = ctypes.create_string_buffer(struct.pack("=II", command, 0))
                 fcntl.ioctl(control, _SIOCETHTOOL, struct.pack("16sP16x", interface.encode(), ctypes.addressof(value)))
 

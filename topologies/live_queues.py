@@ -24,8 +24,6 @@ from topologies.qdisc import (
     LOSSLESS,
     LOSSLESS_RED,
     LOSSY_RED,
-    STATS_APP,
-    STATS_QUEUE,
     TCA_KIND,
     TCA_STATS2,
     TCM,
@@ -33,7 +31,16 @@ from topologies.qdisc import (
     red_options,
     tc_message,
 )
-from topologies.qdisc_kinds import FORMATS, TCA_OPTIONS, pfc_order, rnic_hold, rnic_pairs, rnic_rate
+from topologies.qdisc_kinds import (
+    STATS_APP,
+    STATS_QUEUE,
+    TCA_OPTIONS,
+    pfc_order,
+    red_change,
+    rnic_hold,
+    rnic_pairs,
+    rnic_rate,
+)
 
 
 def hold(ifindex: int, held: bool, is_nic: bool) -> Request:
@@ -56,7 +63,7 @@ def pace(ifindex: int, destination_ip: str, qpn: int, rate_bps: int | None) -> R
 def change_marking(ifindex: int, is_lossless: bool, marking: Marking) -> Request:
     """Give a switch port's marker of one class another curve; what waits stays (a limit would make a new queue)."""
     handle = LOSSLESS_RED if is_lossless else LOSSY_RED
-    options = FORMATS["red"].encode(red_options(marking, buffer_bytes=0))
+    options = red_change(red_options(marking, buffer_bytes=0))
     return _order(ifindex, handle, "red", options, "marking")
 
 

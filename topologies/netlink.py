@@ -15,7 +15,7 @@ from dataclasses import dataclass
 RTM_NEWLINK, RTM_DELLINK = 16, 17
 RTM_NEWADDR = 20
 RTM_NEWROUTE = 24
-RTM_NEWQDISC, RTM_GETQDISC = 36, 38
+RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
 RTM_NEWTFILTER = 44
 NLM_F_REQUEST, NLM_F_ACK, NLM_F_ECHO, NLM_F_DUMP = 1, 4, 8, 0x300
 NLM_F_EXCL, NLM_F_CREATE = 0x200, 0x400
@@ -76,10 +76,10 @@ class NetlinkError(OSError):
 
 
 class Netlink:
-    """A route netlink socket; it stays in the network namespace in which it was made."""
+    """A netlink socket, by default route netlink's; it stays in the network namespace in which it was made."""
 
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    def __init__(self, protocol: int = socket.NETLINK_ROUTE) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self._socket.bind((0, 0))
         self._sequence = 0
@@ -176,10 +176,11 @@ class Netlink:
 
 
 _IFF_UP = 1
-_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_NET_NS_FD = 1, 3, 4, 18, 28
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_NET_NS_FD, _IFLA_GSO_MAX_SEGS = 1, 3, 4, 18, 28, 40
 _IFLA_INFO_KIND, _IFLA_INFO_DATA, _VETH_INFO_PEER = 1, 2, 1
 _IFA_LOCAL, _IFA_ADDRESS, _IFA_FLAGS, _IFA_F_NOPREFIXROUTE = 2, 1, 8, 0x200
-_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_METRICS, _RTAX_LOCK, _RTAX_RTO_MIN = 1, 4, 5, 8, 1, 13
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_METRICS = 1, 4, 5, 8
+_RTAX_LOCK, _RTAX_RTO_MIN, _RTAX_CC_ALGO = 1, 13, 16
 _RTNH_F_ONLINK, _SCOPE_UNIVERSE, _SCOPE_LINK = 4, 0, 253
 
 
@@ -229,6 +230,12 @@ def link_down(ifindex: int) -> Request:
     return Request(RTM_NEWLINK, 0, struct.pack("=BxHiII", 0, 0, ifindex, 0, _IFF_UP), f"set interface {ifindex} down")
 
 
+def one_segment(ifindex: int) -> Request:
+    """Have TCP hand this interface single segments, and no super-packets (tcp_tso_segs in net/ipv4/tcp_output.c)."""
+    body = struct.pack("=BxHiII", 0, 0, ifindex, 0, 0) + number(_IFLA_GSO_MAX_SEGS, 1)
+    return Request(RTM_NEWLINK, 0, body, f"no super-packets on interface {ifindex}")
+
+
 def delete_link(ifindex: int) -> Request:
     """Remove one interface (a veth's peer goes with it)."""
     return Request(RTM_DELLINK, 0, struct.pack("=BxHiII", 0, 0, ifindex, 0, 0), f"delete interface {ifindex}")
@@ -242,23 +249,22 @@ def new_address(ifindex: int, address: str, prefix_length: int) -> Request:
     return Request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, body, f"add address {address}/{prefix_length}")
 
 
-def new_route(ifindex: int, subnet: str, prefix_length: int, rto_min_ms: int, gateway: str | None = None) -> Request:
+def new_route(
+    ifindex: int, subnet: str, prefix_length: int, rto_min_ms: int, gateway: str | None = None, cc: str | None = None
+) -> Request:
     """The route to a subnet, on the link or through a gateway on it, with the TCP RTO minimum of its connections
     (metric rto_min, tcp_rto_min in include/net/tcp.h), which is also the most that they delay an acknowledgement
-    (tcp_delack_max in net/ipv4/tcp_output.c)."""
+    (tcp_delack_max in net/ipv4/tcp_output.c), and their congestion control (None: the namespace's)."""
     scope, flags = (_SCOPE_UNIVERSE, _RTNH_F_ONLINK) if gateway else (_SCOPE_LINK, 0)
     protocol_boot, table_main, unicast = 3, 254, 1
     body = struct.pack(
         "=BBBBBBBBI", socket.AF_INET, prefix_length, 0, 0, table_main, protocol_boot, scope, unicast, flags
     )
-    body += (
-        attribute(_RTA_DST, socket.inet_aton(subnet))
-        + number(_RTA_OIF, ifindex)
-        + (attribute(_RTA_GATEWAY, socket.inet_aton(gateway)) if gateway else b"")
-        + nested(
-            _RTA_METRICS,
-            number(_RTAX_LOCK, 1 << _RTAX_RTO_MIN),  # TCP heeds the metric only when it is locked
-            number(_RTAX_RTO_MIN, rto_min_ms),
-        )
-    )
+    metrics = [
+        number(_RTAX_LOCK, 1 << _RTAX_RTO_MIN),  # TCP heeds the metric only when it is locked
+        number(_RTAX_RTO_MIN, rto_min_ms),
+        *([text(_RTAX_CC_ALGO, cc)] if cc else []),
+    ]
+    body += attribute(_RTA_DST, socket.inet_aton(subnet)) + number(_RTA_OIF, ifindex)
+    body += (attribute(_RTA_GATEWAY, socket.inet_aton(gateway)) if gateway else b"") + nested(_RTA_METRICS, *metrics)
     return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, body, f"add route {subnet}/{prefix_length}")

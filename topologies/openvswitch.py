@@ -2,12 +2,13 @@
 
 The kernel's datapath cannot be its own: there is one in each network namespace, and a second ovs-vswitchd would take
 the ports of the first. Where there is one already, none is started, so that it is never touched; in the lab there is
-none.
+none. Where the kernel has none, the switch is a process, ovs-vswitchd itself: each of its ports is a packet socket.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -15,6 +16,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from topologies import packet_sockets
+from topologies.ground import NETDEV, SYSTEM
 
 _DATAPATH = Path("/sys/class/net/ovs-system")
 _SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
@@ -27,8 +31,14 @@ _OPTIONS = ("n-handler-threads=1", "n-revalidator-threads=1", "stats-update-inte
 _CONTROLLER_OPTIONS = ("inactivity_probe=0", "max_backoff=1000", "controller_rate_limit=1000")
 PROTOCOLS = "OpenFlow13,OpenFlow15"
 _STOP_WAIT_S = 30.0
+_SEND_ALL = Path(__file__).with_name("send_all.c")
+COMPILER = "gcc"  # where the switch is a process
 # Measured: bridges made before the monotonic clock is at 10 s do not forward (Open vSwitch 3.1).
 _BLIND_S = 10.5
+# As much as all queues of a fabric, and as 10 ms of a port of 10 Gb/s, small frames included; it is taken when used.
+_SEND_ROOM_BYTES, _RECEIVE_ROOM_BYTES = 1 << 29, 64 << 20
+# To an address of nobody, of an ethertype for experiments (RFC 9542).
+_NOBODYS_FRAME = bytes.fromhex("02ffffffffff02fffffffffe88b5") + bytes(46)
 
 
 @dataclass(frozen=True)
@@ -42,10 +52,11 @@ class Bridge:
 
 class OpenVSwitch:
     """The daemons of one fabric, as a context manager; `folder` holds the database, sockets, process numbers
-    and logs."""
+    and logs. `datapath`: SYSTEM or NETDEV."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, datapath: str = SYSTEM) -> None:
         self.folder = folder
+        self._datapath = datapath
         self._socket = f"unix:{folder}/db.sock"
 
     def __enter__(self) -> OpenVSwitch:
@@ -69,7 +80,16 @@ class OpenVSwitch:
     def _start_switch(self) -> None:
         self.configure(["init"], wait=False)
         self.configure(["set", "Open_vSwitch", ".", *(f"other_config:{option}" for option in _OPTIONS)], wait=False)
-        self._call("ovs-vswitchd", self._socket, *self._daemon_options("ovs-vswitchd"))
+        more = {"LD_PRELOAD": self._built(_SEND_ALL)} if self._datapath == NETDEV else {}
+        self._call("ovs-vswitchd", self._socket, *self._daemon_options("ovs-vswitchd"), **more)
+
+    def _built(self, source: Path) -> str:
+        """The shared library of a C file; raises RuntimeError without a compiler."""
+        if not shutil.which(COMPILER):
+            raise RuntimeError(f"Open vSwitch: as a process it needs {COMPILER}, and this kernel lacks its module")
+        library = str(self.folder / source.with_suffix(".so").name)
+        self._call(COMPILER, "-O2", "-shared", "-fPIC", "-o", library, str(source))
+        return library
 
     def __exit__(self, *exc: object) -> None:
         switch, database = (self.folder / f"{daemon}.pid" for daemon in _DAEMONS)
@@ -98,6 +118,7 @@ class OpenVSwitch:
                 bridge.name,
                 f"other-config:datapath-id={bridge.dpid:016x}",
                 "other-config:disable-in-band=true",
+                *(["datapath_type=netdev"] if self._datapath == NETDEV else []),
                 f"fail_mode={'secure' if controller else 'standalone'}",
                 f"protocols={PROTOCOLS}",
             ]
@@ -117,6 +138,20 @@ class OpenVSwitch:
                     f"ofport_request={number}",
                 ]
         self.configure(words)
+        if self._datapath == NETDEV:
+            self._widen_ports(bridges[0])
+
+    def _widen_ports(self, bridge: Bridge) -> None:
+        """By default all ports together could hold some 90 frames, whatever their queues may hold, and a port as many
+        that the switch has not looked at yet; more would be lost, and nobody would count it.
+
+        The one socket by which all ports send is made for the first frame: one is sent, which no host takes.
+        """
+        port = next(iter(bridge.ports))
+        frame = f"packet={_NOBODYS_FRAME.hex()}, actions=output:{port}"
+        self._call("ovs-ofctl", "-O", "OpenFlow15", "packet-out", bridge.name, frame)
+        switch = int((self.folder / f"{_DAEMONS[0]}.pid").read_text())
+        packet_sockets.widen(switch, _SEND_ROOM_BYTES, _RECEIVE_ROOM_BYTES)
 
     def configure(self, words: Sequence[str], wait: bool = True) -> str:
         """One ovs-vsctl transaction; returns what it prints."""
@@ -145,8 +180,10 @@ class OpenVSwitch:
             f"--unixctl={self.folder}/{name}.ctl",
         ]
 
-    def _call(self, *words: str) -> str:
-        done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OVS_RUNDIR": str(self.folder)})
+    def _call(self, *words: str, **more: str) -> str:
+        """Run it, with `more` in its environment; returns what it prints."""
+        environment = {**os.environ, "OVS_RUNDIR": str(self.folder), **more}
+        done = subprocess.run(words, capture_output=True, text=True, env=environment)
         if done.returncode:
             raise RuntimeError(
                 f"{words[0]} failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}"

@@ -28,7 +28,10 @@ bottleneck, round trips grow with it. Acknowledgements that stood in it would co
 other direction; fq_codel, which systemd gives to hosts, serves such sparse flows first, and so does the first band
 here.
 
-pfc and rnic are ours (lab/patches/0008 and 0009).
+pfc and rnic are ours (lab/patches/0008 and 0009). A kernel without them has a bfifo in their place, which nobody can
+hold or pace; one without prio has no classes, the lossy queue hangs on tbf; one without netem has no delay, tbf is the
+root. What is asked for and cannot be had is an error, never left out. On the real clock the bucket of tbf holds more
+than a frame, see `burst_bytes`.
 
 Rates count frames as Linux does: with the Ethernet header, without FCS,
 preamble and gap.
@@ -43,10 +46,12 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from topologies.ground import VIRTUAL, Ground
 from topologies.netlink import (
     NLM_F_CREATE,
     NLM_F_DUMP,
     NLM_F_EXCL,
+    RTM_DELQDISC,
     RTM_GETQDISC,
     RTM_NEWQDISC,
     RTM_NEWTFILTER,
@@ -59,7 +64,7 @@ from topologies.netlink import (
     text,
 )
 from topologies.profiles import LinkProfile, Lossless, Marking, SwitchProfile
-from topologies.qdisc_kinds import FORMATS, TCA_OPTIONS, TICK_NS, Value
+from topologies.qdisc_kinds import FORMATS, TCA_OPTIONS, TICK_NS, Value, statistics
 
 ROOT = 0xFFFFFFFF
 NETEM, TBF, PRIO, CONTROL, LOSSLESS_RED, LOSSLESS, LOSSY_RED, LOSSY = (handle << 16 for handle in range(1, 9))
@@ -70,13 +75,11 @@ NIC_QUEUE_BYTES = 1 << 30
 CONTROL_QUEUE_BYTES = 1 << 20
 _UNLIMITED_BYTES = (1 << 32) - 1
 _ETHERTYPE_IP, _ETHERTYPE_MAC_CONTROL = 0x0800, 0x8808
-_TIMER_LATENESS_NS = 16
 # Words of an IP header without options and of the TCP header behind it, as (mask, value, offset): under 128 bytes in
 # all, TCP, and of its flags ACK alone (ECE may be there too; data ends with PSH).
 _PURE_ACK = ((0x0000FF80, 0, 0), (0x00FF0000, 6 << 16, 8), (0x00BF0000, 0x10 << 16, 32))
 
 TCA_KIND, TCA_STATS2 = 1, 7
-STATS_QUEUE, STATS_APP = 3, 4
 TCM = struct.Struct("=BxxxiIII")
 
 
@@ -109,47 +112,73 @@ def handle_text(handle: int) -> str:
     return f"{handle >> 16:x}:{minor:x}" if minor else f"{handle >> 16:x}:"
 
 
-def burst_bytes(link: LinkProfile) -> int:
-    """One frame, and what passes in the few nanoseconds by which a timer may be late: time that the bucket cannot
-    hold would be lost to the link."""
-    return link.frame_bytes + link.rate_bps * _TIMER_LATENESS_NS // 8_000_000_000 + 1
+def burst_bytes(link: LinkProfile, ground: Ground = VIRTUAL) -> int:
+    """One frame, and what passes while a timer is late: time that the bucket cannot hold would be lost to the link."""
+    return link.frame_bytes + link.rate_bps * ground.timer_lateness_ns // 8_000_000_000 + 1
 
 
-def switch_port(link: LinkProfile, switch: SwitchProfile, pool: int = 0) -> tuple[Qdisc, ...]:
-    """The stack of a switch egress port; `pool` is the number of its switch, whose ports share memory."""
+def switch_port(link: LinkProfile, switch: SwitchProfile, pool: int = 0, ground: Ground = VIRTUAL) -> tuple[Qdisc, ...]:
+    """The stack of a switch egress port; `pool` is the number of its switch, whose ports share memory. Raises
+    ValueError when the kernel lacks what the profiles ask for."""
     marking = None if switch.marking is None else switch.marking.at(link.rate_bps)
-    lossless = Qdisc("pfc", LOSSLESS, PRIO | 2, _pfc_options(switch.lossless, switch.buffer_bytes, pool))
+    lossless = _lossless(switch, pool, ground)
     lossy = Qdisc("bfifo", LOSSY, PRIO | 3, {"limit_bytes": switch.buffer_bytes})
     return (
-        *_line(link, link.delay_ns + switch.delay_ns),
-        Qdisc("prio", PRIO, TBF | 1, {"bands": _BANDS, "default_band": 2}),
-        Qdisc("bfifo", CONTROL, PRIO | 1, {"limit_bytes": CONTROL_QUEUE_BYTES}),
-        *_marked(lossless, LOSSLESS_RED, marking, switch.buffer_bytes, may_drop=False),
-        *_marked(lossy, LOSSY_RED, marking, switch.buffer_bytes, may_drop=True),
+        *_line(link, link.delay_ns + switch.delay_ns, ground),
+        *_classes(
+            ground,
+            Qdisc("bfifo", CONTROL, PRIO | 1, {"limit_bytes": CONTROL_QUEUE_BYTES}),
+            _marked(lossless, LOSSLESS_RED, marking, switch.buffer_bytes, ground, may_drop=False),
+            _marked(lossy, LOSSY_RED, marking, switch.buffer_bytes, ground, may_drop=True),
+        ),
     )
 
 
-def nic(link: LinkProfile) -> tuple[Qdisc, ...]:
-    """The stack of a host's NIC: it delays and paces, and never drops."""
+def nic(link: LinkProfile, ground: Ground = VIRTUAL) -> tuple[Qdisc, ...]:
+    """The stack of a host's NIC: it delays and paces, and never drops. Raises ValueError when the kernel lacks what the
+    profile asks for."""
+    lossless = "rnic" if "rnic" in ground.kinds else "bfifo"
     return (
-        *_line(link, link.delay_ns),
-        Qdisc("prio", PRIO, TBF | 1, {"bands": _BANDS, "default_band": 2}),
-        Qdisc("bfifo", CONTROL, PRIO | 1, {"limit_bytes": NIC_QUEUE_BYTES}),
-        Qdisc("rnic", LOSSLESS, PRIO | 2, {"limit_bytes": NIC_QUEUE_BYTES}),
-        Qdisc("bfifo", LOSSY, PRIO | 3, {"limit_bytes": NIC_QUEUE_BYTES}),
+        *_line(link, link.delay_ns, ground),
+        *_classes(
+            ground,
+            Qdisc("bfifo", CONTROL, PRIO | 1, {"limit_bytes": NIC_QUEUE_BYTES}),
+            (Qdisc(lossless, LOSSLESS, PRIO | 2, {"limit_bytes": NIC_QUEUE_BYTES}),),
+            (Qdisc("bfifo", LOSSY, PRIO | 3, {"limit_bytes": NIC_QUEUE_BYTES}),),
+        ),
     )
 
 
-def _line(link: LinkProfile, delay_ns: int) -> tuple[Qdisc, Qdisc]:
-    return (
-        Qdisc("netem", NETEM, ROOT, _delay_line(link, delay_ns)),
-        Qdisc("tbf", TBF, NETEM | 1, {"rate_bps": link.rate_bps, "burst_bytes": burst_bytes(link)}),
-    )
+def _line(link: LinkProfile, delay_ns: int, ground: Ground) -> tuple[Qdisc, ...]:
+    tbf = Qdisc("tbf", TBF, NETEM | 1, {"rate_bps": link.rate_bps, "burst_bytes": burst_bytes(link, ground)})
+    if "netem" in ground.kinds:
+        return (Qdisc("netem", NETEM, ROOT, _delay_line(link, delay_ns)), tbf)
+    if delay_ns or link.loss:
+        raise ValueError(f"delay {delay_ns} ns, loss {link.loss}: the kernel has no netem, so both have to be 0")
+    return (replace(tbf, parent=ROOT),)
+
+
+def _classes(
+    ground: Ground, control: Qdisc, lossless: tuple[Qdisc, ...], lossy: tuple[Qdisc, ...]
+) -> tuple[Qdisc, ...]:
+    """The three classes behind the rate limiter, or the lossy one alone where the kernel tells none apart."""
+    if "prio" not in ground.kinds:
+        return (replace(lossy[0], parent=TBF | 1), *lossy[1:])
+    return (Qdisc("prio", PRIO, TBF | 1, {"bands": _BANDS, "default_band": 2}), control, *lossless, *lossy)
 
 
 def _delay_line(link: LinkProfile, delay_ns: int) -> dict[str, Value]:
     loss_steps = round(link.loss * ((1 << 32) - 1))
     return {"delay_ns": delay_ns, "limit_packets": DELAY_LINE_PACKETS, "loss": loss_steps}
+
+
+def _lossless(switch: SwitchProfile, pool: int, ground: Ground) -> Qdisc:
+    """The lossless class's queue; a pfc without thresholds does what a bfifo does."""
+    if "pfc" in ground.kinds:
+        return Qdisc("pfc", LOSSLESS, PRIO | 2, _pfc_options(switch.lossless, switch.buffer_bytes, pool))
+    if switch.lossless is not None:
+        raise ValueError("PFC: the kernel has no pfc queue, so no class is lossless")
+    return Qdisc("bfifo", LOSSLESS, PRIO | 2, {"limit_bytes": switch.buffer_bytes})
 
 
 def _pfc_options(lossless: Lossless | None, buffer_bytes: int, pool: int) -> dict[str, Value]:
@@ -170,12 +199,16 @@ def _pfc_options(lossless: Lossless | None, buffer_bytes: int, pool: int) -> dic
 
 
 def _marked(
-    queue: Qdisc, red_handle: int, marking: Marking | None, buffer_bytes: int, may_drop: bool
+    queue: Qdisc, red_handle: int, marking: Marking | None, buffer_bytes: int, ground: Ground, may_drop: bool
 ) -> tuple[Qdisc, ...]:
     """`queue` behind a marker, or alone when the switch does not mark, or would drop where it may not."""
     if marking is None or (marking.drop and not may_drop):
         return (queue,)
+    if "red" not in ground.kinds:
+        raise ValueError("marking: the kernel has no red queue")
     options = red_options(marking, buffer_bytes)
+    if not ground.is_patched:
+        options["spaced"] = True
     return (Qdisc("red", red_handle, queue.parent, options), replace(queue, parent=red_handle | 1))
 
 
@@ -190,13 +223,17 @@ def red_options(marking: Marking, buffer_bytes: int) -> dict[str, Value]:
     }
 
 
-def install(ifindex: int, stack: tuple[Qdisc, ...]) -> Iterator[Request]:
+def install(ifindex: int, stack: tuple[Qdisc, ...], is_nic: bool = False) -> Iterator[Request]:
     """Requests that build `stack` on an interface, for `Netlink.execute`."""
-    is_nic = any(qdisc.kind == "rnic" for qdisc in stack)
     for qdisc in stack:
         yield _new(ifindex, qdisc)
         if qdisc.kind == "prio":
             yield from _classifiers(ifindex, is_nic)
+
+
+def uninstall(ifindex: int) -> Request:
+    """Remove the stack of an interface, whatever it is."""
+    return Request(RTM_DELQDISC, 0, tc_message(ifindex, 0, ROOT), f"remove the queues of interface {ifindex}")
 
 
 def _classifiers(ifindex: int, is_nic: bool) -> Iterator[Request]:
@@ -269,45 +306,7 @@ def _decode(body: bytes) -> tuple[int, Qdisc]:
     found = attributes(body[TCM.size :])
     kind = found[TCA_KIND].rstrip(b"\0").decode()
     options = FORMATS[kind].decode(found.get(TCA_OPTIONS, b"")) if kind in FORMATS else {}
-    return ifindex, Qdisc(kind, handle, parent, options, _statistics(kind, found.get(TCA_STATS2, b"")))
-
-
-def _statistics(kind: str, data: bytes) -> dict[str, int]:
-    """TCA_STATS2: gnet_stats_basic, gnet_stats_queue, and a kind's own (tc_red_xstats, tc_pfc_xstats, rnic's)."""
-    found = attributes(data)
-    (count,) = struct.unpack_from("=Q", found.get(1, bytes(8)))
-    packets = struct.unpack_from(
-        "=Q" if 8 in found else "=I", found[8] if 8 in found else found.get(1, bytes(16)), 0 if 8 in found else 8
-    )[0]
-    queued, backlog, drops, _, overlimits = struct.unpack_from("=5I", found.get(STATS_QUEUE, bytes(20)))
-    values = {
-        "bytes": count,
-        "packets": packets,
-        "drops": drops,
-        "overlimits": overlimits,
-        "backlog_packets": queued,
-        "backlog_bytes": backlog,
-    }
-    if kind == "red" and STATS_APP in found:
-        values["early"], _, _, values["marked"] = struct.unpack_from("=4I", found[STATS_APP])
-    if kind == "pfc" and STATS_APP in found:
-        values.update(zip(_PFC_COUNTERS, struct.unpack("=4Q4I", found[STATS_APP])))
-    if kind == "rnic" and STATS_APP in found:
-        (values["held_ns"],) = struct.unpack("=Q", found[STATS_APP])
-    return values
-
-
-# headroom_drops, xoffs and all counts of bytes are of the packets that came in by this port.
-_PFC_COUNTERS = (
-    "held_ns",
-    "headroom_drops",
-    "discards",
-    "xoffs",
-    "ingress_bytes",
-    "headroom_bytes",
-    "max_ingress_bytes",
-    "max_headroom_bytes",
-)
+    return ifindex, Qdisc(kind, handle, parent, options, statistics(kind, found.get(TCA_STATS2, b"")))
 
 
 def differences(asked: tuple[Qdisc, ...], got: list[Qdisc], link: LinkProfile) -> list[str]:

@@ -1,5 +1,5 @@
-"""How each kind of qdisc says its options to the kernel and is told them back: plain values to TCA_OPTIONS and
-back (pure)."""
+"""How each kind of qdisc says its options to the kernel and is told them back, plain values to TCA_OPTIONS and back;
+and what it counts (pure)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ Value = Union[int, float, str, bool]
 
 TCA_OPTIONS = 2
 TICK_NS = 64  # PSCHED_SHIFT 6: the kernel tells times in units of 64 ns
+STATS_QUEUE, STATS_APP = 3, 4  # in TCA_STATS2
 _NETEM_LATENCY64 = 10
 _PFC_THRESHOLDS, _PFC_HOLD, _PFC_DISCARD = 1, 2, 3
 _RNIC_LIMIT, _RNIC_HOLD, _RNIC_RATE, _RNIC_PAIR = 1, 2, 3, 4
@@ -20,7 +21,8 @@ _ALPHA_UNIT = 256
 _TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
 _RED_PARMS, _RED_STAB, _RED_MAX_P, _RED_FLAGS = 1, 2, 3, 4
 _RED_ECN, _RED_NODROP, _RED_INDEPENDENT = 1, 8, 16
-_RED_MARKS = _RED_ECN | _RED_NODROP | _RED_INDEPENDENT
+_RED_STOCK_MARKS = _RED_ECN | _RED_NODROP
+_RED_MARKS = _RED_STOCK_MARKS | _RED_INDEPENDENT
 # RED acts from its thresholds on (include/net/red.h, red_cmp_thresh), DCTCP and DCQCN above theirs.
 _RED_ABOVE_BYTES = 1
 
@@ -186,22 +188,15 @@ class _Red:
 
     Between the thresholds Linux spaces what it drops evenly (Floyd and Jacobson's method 2), which about doubles the
     probability asked for. Marks are DCQCN's: each packet by a draw of its own, with the probability of the line
-    (TC_RED_INDEPENDENT, lab/patches/0007). Packets that cannot carry a mark are queued (TC_RED_NODROP), only the tail
-    drops.
+    (TC_RED_INDEPENDENT, lab/patches/0007); a stock kernel spaces them too (`spaced`). Packets that cannot carry a mark
+    are queued (TC_RED_NODROP), only the tail drops.
     """
 
     @staticmethod
     def encode(options: dict[str, Value]) -> bytes:
-        flags = _RED_MARKS if options["ecn"] else 0
-        thresholds_bytes = (int(options[name]) + _RED_ABOVE_BYTES for name in ("kmin_bytes", "kmax_bytes"))
-        qopt = struct.pack("=IIIBBBB", int(options["limit_bytes"]), *thresholds_bytes, 0, 0, 0, 0)
-        return nested(
-            TCA_OPTIONS,
-            attribute(_RED_PARMS, qopt),
-            attribute(_RED_STAB, bytes([31]) * 256),
-            number(_RED_MAX_P, _probability(float(options["pmax"]))),
-            attribute(_RED_FLAGS, struct.pack("=II", flags, _RED_MARKS)),
-        )
+        marks = _RED_STOCK_MARKS if options.get("spaced") else _RED_MARKS
+        flags = struct.pack("=II", marks if options["ecn"] else 0, marks)
+        return nested(TCA_OPTIONS, *_red_curve(options, 0), attribute(_RED_FLAGS, flags))
 
     @staticmethod
     def decode(data: bytes) -> dict[str, Value]:
@@ -209,13 +204,31 @@ class _Red:
         limit, kmin, kmax = struct.unpack_from("=III", found[_RED_PARMS])
         flags = struct.unpack_from("=I", found[_RED_FLAGS])[0] if _RED_FLAGS in found else found[_RED_PARMS][15]
         pmax = struct.unpack("=I", found[_RED_MAX_P])[0] / 2**32
+        is_marking = flags & _RED_STOCK_MARKS == _RED_STOCK_MARKS
         return {
             "kmin_bytes": kmin - _RED_ABOVE_BYTES,
             "kmax_bytes": kmax - _RED_ABOVE_BYTES,
             "pmax": pmax,
             "limit_bytes": limit,
-            "ecn": flags & _RED_MARKS == _RED_MARKS,
+            "ecn": is_marking,
+            **({"spaced": True} if is_marking and not flags & _RED_INDEPENDENT else {}),
         }
+
+
+def red_change(options: dict[str, Value]) -> bytes:
+    """TCA_OPTIONS that give a red queue another curve, and leave how it marks (flags that only TCA_RED_FLAGS holds) as
+    it is."""
+    return nested(TCA_OPTIONS, *_red_curve(options, _RED_ECN if options["ecn"] else 0))
+
+
+def _red_curve(options: dict[str, Value], flags: int) -> tuple[bytes, ...]:
+    thresholds_bytes = (int(options[name]) + _RED_ABOVE_BYTES for name in ("kmin_bytes", "kmax_bytes"))
+    qopt = struct.pack("=IIIBBBB", int(options["limit_bytes"]), *thresholds_bytes, 0, 0, 0, flags)
+    return (
+        attribute(_RED_PARMS, qopt),
+        attribute(_RED_STAB, bytes([31]) * 256),
+        number(_RED_MAX_P, _probability(float(options["pmax"]))),
+    )
 
 
 def _probability(value: float) -> int:
@@ -231,3 +244,41 @@ FORMATS: dict[str, type[Format]] = {
     "rnic": _Rnic,
     "red": _Red,
 }
+
+
+def statistics(kind: str, data: bytes) -> dict[str, int]:
+    """TCA_STATS2: gnet_stats_basic, gnet_stats_queue, and a kind's own (tc_red_xstats, tc_pfc_xstats, rnic's)."""
+    found = attributes(data)
+    (count,) = struct.unpack_from("=Q", found.get(1, bytes(8)))
+    packets = struct.unpack_from(
+        "=Q" if 8 in found else "=I", found[8] if 8 in found else found.get(1, bytes(16)), 0 if 8 in found else 8
+    )[0]
+    queued, backlog, drops, _, overlimits = struct.unpack_from("=5I", found.get(STATS_QUEUE, bytes(20)))
+    values = {
+        "bytes": count,
+        "packets": packets,
+        "drops": drops,
+        "overlimits": overlimits,
+        "backlog_packets": queued,
+        "backlog_bytes": backlog,
+    }
+    if kind == "red" and STATS_APP in found:
+        values["early"], _, _, values["marked"] = struct.unpack_from("=4I", found[STATS_APP])
+    if kind == "pfc" and STATS_APP in found:
+        values.update(zip(_PFC_COUNTERS, struct.unpack("=4Q4I", found[STATS_APP])))
+    if kind == "rnic" and STATS_APP in found:
+        (values["held_ns"],) = struct.unpack("=Q", found[STATS_APP])
+    return values
+
+
+# headroom_drops, xoffs and all counts of bytes are of the packets that came in by this port.
+_PFC_COUNTERS = (
+    "held_ns",
+    "headroom_drops",
+    "discards",
+    "xoffs",
+    "ingress_bytes",
+    "headroom_bytes",
+    "max_ingress_bytes",
+    "max_headroom_bytes",
+)

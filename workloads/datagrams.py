@@ -14,6 +14,7 @@ from topologies.namespaces import entered
 from workloads.patterns import Pair
 
 SINK_PORT = 7000
+SOURCE_PORT = 20_000  # fixed, so that equal specs take equal ways
 PROBE_BYTES = 64  # of IP: a small frame, as a latency is quoted for
 SENT_TTL = 64
 _IP_UDP_BYTES = 28
@@ -89,7 +90,7 @@ def probe(fabric: Fabric, pairs: Sequence[Pair], wait_s: float) -> list[Probe]:
     """One datagram for each pair, alone in the fabric; `wait_s` is longer than any way through it."""
     with (
         sockets(fabric, [to for _, to in pairs], SINK_PORT) as sinks,
-        sockets(fabric, [by for by, _ in pairs]) as senders,
+        sockets(fabric, [by for by, _ in pairs], SOURCE_PORT) as senders,
     ):
         warm_up(fabric, senders)
         return [
@@ -176,7 +177,10 @@ def stream(
     are interrupted."""
     arrivals: dict[Pair, list[tuple[int, int]]] = {pair: [] for pair in pairs}
     sent = 0
-    with sockets(fabric, [to for _, to in pairs], SINK_PORT) as sinks, sockets(fabric, [by for by, _ in pairs]) as ours:
+    with (
+        sockets(fabric, [to for _, to in pairs], SINK_PORT) as sinks,
+        sockets(fabric, [by for by, _ in pairs], SOURCE_PORT) as ours,
+    ):
         for sender, receiver in pairs:
             ours[sender].connect((fabric.nameToNode[receiver].IP(), SINK_PORT))
         try:

@@ -26,17 +26,13 @@ _BY_SIGNAL = 128
 _BEATS_PER_FLUSH = 50
 _LAST_LINES, _LAST_BYTES = 10, 1 << 14
 
-# Words behind which a program has a host's name, beside the host's network that the words before them enter.
-OWN_NAME = (
-    "chrt",
-    "--idle",
-    "0",
-    "unshare",
-    "--uts",
-    "/bin/sh",
-    "-c",
-    'echo "$0" >/proc/sys/kernel/hostname; exec "$@"',
-)
+_SET_NAME = ("unshare", "--uts", "/bin/sh", "-c", 'echo "$0" >/proc/sys/kernel/hostname; exec "$@"')
+
+
+def own_name(is_ours: bool) -> tuple[str, ...]:
+    """Words behind which a program has a host's name, beside the host's network that the words before them enter. On a
+    kernel that is ours alone it also lets all else go first; where others' programs are, they would never let it run."""
+    return ("chrt", "--idle", "0", *_SET_NAME) if is_ours else _SET_NAME
 
 
 @dataclass(frozen=True)
@@ -72,12 +68,15 @@ class Followed:
 
 @dataclass
 class Launch:
-    """Programs under way. `ended`: "done" when all have ended by themselves, "failed" when one ended badly and the
-    others were asked to end, "timeout"; `first_failed` is the place of that one."""
+    """Programs under way, followed by a `beat` every `beat_ns`, beside which `flush` is called now and then. `ended`:
+    "done" when all have ended by themselves, "failed" when one ended badly and the others were asked to end, "timeout";
+    `first_failed` is the place of that one."""
 
     programs: Sequence[Program]
     timeout_ns: int | None
     beat: Callable[[], object]
+    beat_ns: int = BEAT_NS
+    flush: Callable[[], object] = os.sync
     ended: str = "done"
     first_failed: int | None = None
     followed: list[Followed] = field(init=False)
@@ -152,8 +151,8 @@ class Launch:
         self.beat()
         self._beats += 1
         if self._beats % _BEATS_PER_FLUSH == 0:
-            os.sync()
-        self._loop.call_at(due_ns + BEAT_NS, partial(self._tick, due_ns + BEAT_NS))
+            self.flush()
+        self._loop.call_at(due_ns + self.beat_ns, partial(self._tick, due_ns + self.beat_ns))
 
 
 def _started(program: Program) -> subprocess.Popen[bytes]:
@@ -161,7 +160,7 @@ def _started(program: Program) -> subprocess.Popen[bytes]:
     with _output(program, "out") as out, _output(program, "err") as err:
         process: subprocess.Popen[bytes] = program.host.popen(
             list(program.words),
-            mncmd=[*program.host.enter_command(), *OWN_NAME, program.host.name],
+            mncmd=[*program.host.enter_command(), *own_name(program.host.is_ours), program.host.name],
             env=dict(program.environment),
             cwd=program.directory,
             stdin=subprocess.DEVNULL,

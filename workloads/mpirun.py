@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workloads.launch import OWN_NAME, End
+from workloads.launch import End, own_name
 
 _PROGRAM = "mpirun"
 
@@ -72,7 +72,7 @@ def write_agent(path: Path, hosts: Sequence[Any]) -> None:
         'while [ "${1#-}" != "$1" ]; do shift; done\n'
         'host=$1; shift; command="$*"\n'
         f'case "$host" in\n{cases}\n*) echo "no host $host" >&2; exit 255 ;;\nesac\n'
-        f'exec "$@" {shlex.join(OWN_NAME)} "$host" /bin/sh -c "$command"\n'
+        f'exec "$@" {shlex.join(own_name(hosts[0].is_ours))} "$host" /bin/sh -c "$command"\n'
     )
     path.chmod(0o755)
 

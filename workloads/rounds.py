@@ -18,7 +18,7 @@ from workloads.transport.base import Connection
 # Between rounds the network is quiet for this long (a few RTTs of any fabric here), so that each round is a burst of
 # its own, and then for a seeded part of a timer tick: rounds that all began at one phase of the hosts' tick would
 # all meet the same timers.
-_PAUSE_NS = 100_000
+PAUSE_NS = 100_000
 _TICK_NS = 1_000_000
 
 
@@ -56,7 +56,7 @@ def phase_ns(asked: Rounds, round_number: int) -> int:
 
 def next_start_ns(asked: Rounds, round_number: int) -> int:
     """When a round that is prepared now begins (CLOCK_REALTIME)."""
-    return time.time_ns() + _PAUSE_NS + phase_ns(asked, round_number)
+    return time.time_ns() + PAUSE_NS + phase_ns(asked, round_number)
 
 
 def run(

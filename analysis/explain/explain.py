@@ -145,7 +145,8 @@ def _keep(seen: _Seen, traces: Iterable[Trace], name: str) -> None:
 
 def _concluded(seen: _Seen, hops: Sequence[Any], known: Known) -> Explanation:
     seen.flows = with_stragglers(with_pauses(seen.flows))
-    verdict = incast_verdict(seen.flows, hops, seen.points, seen.pauses, known.recovery, known.rate_bps, known.clock)
+    told = (known.recovery, known.rate_bps, known.clock, known.fidelity)
+    verdict = incast_verdict(seen.flows, hops, seen.points, seen.pauses, *told)
     bare = Explanation(
         points=tuple(seen.points),
         flows=tuple(seen.flows),

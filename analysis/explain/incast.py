@@ -19,6 +19,7 @@ from analysis.explain.crowd import FEWEST_SENDERS, best_rate, by_receiver, host_
 from analysis.explain.lost_time import is_lost, lost_together, most_at_once, working_together
 from analysis.explain.model import MIDDLE, RECEIVER, ROCE_FLOW, SENDER, FlowStory, Hop, PauseStory, Point, each_once
 from analysis.explain.reasons import TIMEOUTS
+from analysis.fidelity import VIRTUAL, Fidelity
 from analysis.transport.events import RTO
 from analysis.transport.recovery import LINUX_RTO_MIN_NS, Recovery
 from analysis.transport.roce import QP_TIMEOUT, QP_TIMEOUT_NS
@@ -34,6 +35,7 @@ from analysis.verdicts import (
     TICKS_S,
     Evidence,
     Verdict,
+    kept_up,
 )
 
 LIKELY_COLLAPSE = "incast collapse, likely"
@@ -52,6 +54,7 @@ class _Case:
     rto_min_ns: int | None
     rate_bps: int | None
     clock: str | None
+    fidelity: Fidelity | None
 
     @property
     def senders(self) -> set[str]:
@@ -70,9 +73,10 @@ def incast_verdict(
     recovery: Recovery | None = None,
     rate_bps: int | None = None,
     clock: str | None = None,
+    fidelity: Fidelity | None = None,
 ) -> Verdict:
-    """Whether the flows show incast collapse, from what the captures tell; recovery, rate_bps and clock ("virtual",
-    "real") are those of a run, where they are known."""
+    """Whether the flows show incast collapse, from what the captures tell; recovery, rate_bps, clock ("virtual",
+    "real") and fidelity are those of a run, where they are known."""
     groups = by_receiver(each_once(flows))
     receiver = next(iter(groups), "")
     names = {flow.name for flow in groups.get(receiver, ())}
@@ -84,6 +88,7 @@ def incast_verdict(
         rto_min_ns=recovery.rto_min_ns if recovery else None,
         rate_bps=rate_bps,
         clock=clock,
+        fidelity=fidelity,
     )
     if len(case.senders) < FEWEST_SENDERS:
         return Verdict("incast", NO_COLLAPSE, (_senders(case),), good=None)
@@ -289,12 +294,7 @@ def _backoffs(flows: Iterable[FlowStory]) -> int:
 
 
 def _processor(case: _Case) -> Evidence:
-    is_virtual = case.clock == "virtual"
-    return _piece(
-        "CPU kept up",
-        None,
-        "",
-        "always, in virtual time",
-        True if is_virtual else None,
-        "clock of spec.yaml" if is_virtual else "no capture tells whether the machines kept up with their links",
-    )
+    if case.clock == VIRTUAL or case.fidelity is not None:
+        return kept_up(case.fidelity)
+    source = "no capture tells whether the machines kept up with their links"
+    return _piece("CPU kept up", None, "", "always, in virtual time", None, source)

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.capture.source import CAPTURE_ENDINGS
+from analysis.fidelity import Fidelity, judge
 from analysis.printable import printable
+from analysis.run import Run
 from analysis.spec import Parameters, parameters, read_spec
 from analysis.text import natural
 from analysis.transport.recovery import Recovery
@@ -28,8 +30,9 @@ Names = Mapping[tuple[str, str], str]
 @dataclass(frozen=True)
 class Known:
     """What a run directory tells: the file it was read from, the senders' loss recovery, the links' rate, the hot
-    port's buffer and name, the lab's clock, hosts by address, and what flows (source, destination) are called; fabric
-    is the document of fabric.json. None or empty: it does not tell."""
+    port's buffer and name, the lab's clock and, on the real one, whether the run can be trusted, hosts by address, and
+    what flows (source, destination) are called; fabric is the document of fabric.json. None or empty: it does not
+    tell."""
 
     source: str = ""
     recovery: Recovery | None = None
@@ -37,6 +40,7 @@ class Known:
     buffer_bytes: int | None = None
     hot_port: str | None = None
     clock: str | None = None
+    fidelity: Fidelity | None = None
     hosts: Mapping[str, str] = field(default_factory=dict)
     names: Names = field(default_factory=dict)
     fabric: Mapping[str, Any] | None = None
@@ -97,8 +101,16 @@ def _known(run: Path) -> Known:
         hosts=_hosts(fabric),
         names=_names(measured),
         fabric=fabric or None,
+        fidelity=_fidelity(run),
         **_settings(run / SPEC),
     )
+
+
+def _fidelity(run: Path) -> Fidelity | None:
+    try:
+        return judge(Run(run))
+    except (BadRequest, LookupError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _settings(path: Path) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from analysis.verdicts import goodput_bps
 _BURST_ENDS_NS = 10 * IDLE_GAP_NS
 _MOST_TOLD = 4
 _QUEUE_CAPTION = (
-    "Bytes held by the switch port towards the receiver, sampled about every microsecond, in the first "
+    "Bytes held by the switch port towards the receiver, sampled while there were any, in the first "
     "burst of the first round. Ticks above the dashed buffer line are the moments at which packets were "
     "dropped; a dotted line is an ECN threshold."
 )
@@ -134,7 +134,7 @@ def _first_burst(run: Run) -> QueueSeries | None:
     if series is None or not run.rounds:
         return None
     during = series.between(run.rounds[0].start_ns, run.rounds[0].end_ns)
-    silent = np.flatnonzero(np.diff(during.time_ns) > _BURST_ENDS_NS)
+    silent = during.silences(_BURST_ENDS_NS)
     burst = during.between(run.rounds[0].start_ns, int(during.time_ns[silent[0]]) + 1) if len(silent) else during
     return burst if len(burst) else None
 
@@ -158,7 +158,7 @@ def _micros(times_ns: np.ndarray, run: Run) -> np.ndarray:
 def _draw_queue(axes: Axes, name: str, run: Run, burst: QueueSeries, width: float) -> None:
     """The depth as steps that fall to zero where the port was silent, and a tick above the buffer line for
     every sample with drops."""
-    silent = np.flatnonzero(np.diff(burst.time_ns) > IDLE_GAP_NS)
+    silent = burst.silences()
     times = np.insert(burst.time_ns, silent + 1, burst.time_ns[silent] + IDLE_GAP_NS)
     depth = np.insert(burst.queue_bytes, silent + 1, 0)
     axes.step(

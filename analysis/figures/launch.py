@@ -16,7 +16,7 @@ _COLOURS = {_SENT: "#0072B2", _RECEIVED: "#E69F00"}
 _WELL, _BADLY = ("ended with status 0", "#009E73"), ("ended otherwise", "#D55E00")
 _ROW_IN, _LEAST_IN, _MOST_ROWS = 0.2, 1.2, 64
 _BINS, _MOST_LINES = 200, 8
-_RANKS_CAPTION = "Every bar is a rank, from its begin to its end, in virtual time. Ranks begin one after the other."
+_RANKS_CAPTION = "Every bar is a rank, from its begin to its end. Ranks begin one after the other."
 _BYTES_CAPTION = (
     "Whole frames that crossed each host's link: acknowledgements, headers and what was sent again are among them."
 )
@@ -50,7 +50,7 @@ def ranks_over_time(spans: Mapping[str, Span]) -> tuple[Figure, str, str]:
     name_rows(axes, names, len(names))
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.grid(False, axis="y")
-    label(axes, f"virtual time, {unit}", "")
+    label(axes, f"time, {unit}", "")
     legend_below([axes])
     return figure, title, _RANKS_CAPTION
 
@@ -93,7 +93,7 @@ def rates_over_time(run: Run, hosts: Sequence[str]) -> tuple[Figure, str, str]:
     for host, look in looks(list(sent)).items():
         axes.step((edges_ns[:-1] - first_ns) / scale, rates[host] / 1e9, where="post", color=look.colour, label=host)
     axes.set_ylim(bottom=0)
-    label(axes, f"virtual time since the first packet, {unit}", "sent, Gb/s")
+    label(axes, f"time since the first packet, {unit}", "sent, Gb/s")
     legend_below([axes])
     return figure, title, _RATES_CAPTION
 

@@ -80,10 +80,12 @@ _KINDS = {
     "training": "training",
     "federated": "federated",
     "launch": "launch",
+    "iperf3": "iperf3",
 }
 # Experiments that ask something else of a workload; asked for another workload they are that one's.
 _KINDS_OF_EXPERIMENTS = {
     ("headroom", "incast"): "headroom",
+    ("clocks", "incast"): "clocks",
     ("control_latency", "long_flows"): "control_latency",
     ("pfc_unfairness", "long_flows"): "pfc_unfairness",
     ("victim", "long_flows"): "victim",

@@ -190,7 +190,7 @@ def _repair(run: Run) -> Evidence:
         modelled=None,
         measured=slowest_s if known else None,
         unit="s",
-        tolerance=f"confirmed under {text.seconds(REPAIR_S)} of virtual time after the controller heard of the failure"
+        tolerance=f"confirmed under {text.seconds(REPAIR_S)} after the controller heard of the failure"
         + (f"; {text.counted(excused, 'event')} excused: {dead}" if excused and owed else ""),
         holds=slowest_s < REPAIR_S if known else None,
         source=source if owed or not excused else f"not applicable: {dead}",

@@ -27,7 +27,7 @@ RULE = "A launch is done when every rank has ended by itself with exit status 0.
 COLUMNS = (
     Column("ranks", "ranks", text.count, essential=True),
     Column("status 0", "well", text.count, essential=True),
-    Column("virtual time", "seconds", text.seconds, essential=True),
+    Column("time", "seconds", text.seconds, essential=True),
     Column("most sent", "most_sent_bytes", text.size),
     Column("most received", "most_received_bytes", text.size),
     Column("drops", "drops", text.count, essential=True),
@@ -150,11 +150,10 @@ def headline(run: Run) -> str:
     if answer == FAILED and first is not None:
         return f"rank {first.number} of {len(ranks(run))}, on {first.host}, ended with {first.how}"
     if answer == DONE:
-        return f"{count} ended with status 0 after {text.seconds(_seconds(run))} of virtual time"
+        return f"{count} ended with status 0 after {text.seconds(_seconds(run))} of {run.time_words}"
     running = sum(each.status != 0 for each in ranks(run))
-    return (
-        f"{running} of {count} had not ended when the launch was, after {text.seconds(_seconds(run))} of virtual time"
-    )
+    lasted = f"{text.seconds(_seconds(run))} of {run.time_words}"
+    return f"{running} of {count} had not ended when the launch was, after {lasted}"
 
 
 def beside(run: Run) -> str:
@@ -163,12 +162,12 @@ def beside(run: Run) -> str:
 
 
 def tiles(run: Run) -> list[tuple[str, str]]:
-    """Ranks, virtual time, and the links that carried most."""
+    """Ranks, time, and the links that carried most."""
     told = row(run)
     return [
         ("ranks", text.count(told["ranks"])),
         ("ended with status 0", text.count(told["well"])),
-        ("virtual time", text.seconds(told["seconds"])),
+        (run.time_words, text.seconds(told["seconds"])),
         ("most sent by a host", text.size(told["most_sent_bytes"])),
         ("most received by a host", text.size(told["most_received_bytes"])),
         ("drops", text.count(told["drops"])),

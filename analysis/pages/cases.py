@@ -17,12 +17,18 @@ from analysis.text import NOTHING
 # The columns of every kind: the terminal has them too.
 LABEL = Column("run", "label", is_number=False, essential=True)
 VERDICT = Column("verdict", "verdict", is_number=False, essential=True)
+_FIDELITY = Column("real clock", "fidelity", is_number=False, essential=True)
 _AGAINST = "against main"
 
 
-def columns(kind: Kind) -> tuple[Column, ...]:
-    """The comparison's columns for a kind of workload: label first, verdict last."""
-    return (LABEL, *kind.COLUMNS, VERDICT)
+def columns(kind: Kind, rows: Sequence[Mapping[str, Any]] = ()) -> tuple[Column, ...]:
+    """The comparison's columns for a kind of workload: label first, verdict last; before it whether runs can be
+    trusted, where one of the rows is of the real clock."""
+    return (LABEL, *kind.COLUMNS, *_trust(rows), VERDICT)
+
+
+def _trust(rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+    return (_FIDELITY,) if any(row.get(_FIDELITY.key) is not None for row in rows) else ()
 
 
 def cases(run: Run) -> Html:
@@ -49,7 +55,7 @@ def page_columns(kind: Kind, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     """The columns of a page's table, what is looked for first: label, verdict, the essential ones, the others. A table
     may be wider than the page, so that a column in which no row has anything is left out."""
     kept = [column for column in kind.COLUMNS if column.on_page and any(column.cell(row) != NOTHING for row in rows)]
-    return [LABEL, VERDICT, *sorted(kept, key=lambda column: not column.essential)]
+    return [LABEL, VERDICT, *_trust(rows), *sorted(kept, key=lambda column: not column.essential)]
 
 
 def _table(kind: Kind, main: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Html:

@@ -15,11 +15,13 @@ from analysis.files import write_whole
 from analysis.kinds import Kind, kind_of
 from analysis.pages import shell
 from analysis.pages.cases import page_columns
+from analysis.pages.fidelity import badges
 from analysis.pages.markup import Cell, Html, table
 from analysis.pages.run_page import draw_all, from_here, rebuild
 from analysis.pages.run_timelines import overlaid_charts
-from analysis.pages.shell import Page, badge, paragraph, section
+from analysis.pages.shell import Page, paragraph, section
 from analysis.run import Run
+from analysis.summary import compared
 from topologies.units import BadRequest
 
 FILE_NAME = "comparison.html"
@@ -101,7 +103,7 @@ def _verdicts(named: Sequence[Named]) -> Html:
         kind = kind_of(run)
         verdict = kind.verdict(run)
         missing = "" if run.measured.get("complete") else "; the run was not completed"
-        rows.append([name, badge(verdict.verdict, verdict.good), f"{kind.headline(run)}{missing}"])
+        rows.append([name, badges(run, verdict), f"{kind.headline(run)}{missing}"])
     return table(("run", "verdict", "what was found"), rows, whole=(0, 1), stacked=True)
 
 
@@ -134,7 +136,7 @@ def _value(run: Run, key: str) -> str:
 
 def _rows(kind: Kind, members: Sequence[Named], alone: bool) -> Html:
     """The comparison's columns of a kind, a row for each of its runs."""
-    rows = [{**kind.row(run), "label": name, "verdict": kind.verdict(run).verdict} for name, run in members]
+    rows = [{**compared(run), "label": name} for name, run in members]
     shown = page_columns(kind, rows)
     numbers = [place for place, column in enumerate(shown) if column.is_number]
     cells = [[column.cell(row) for column in shown] for row in rows]

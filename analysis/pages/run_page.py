@@ -14,10 +14,12 @@ from analysis.figures.draw import draw_fabric
 from analysis.figures.style import Drawn
 from analysis.files import write_whole
 from analysis.kinds import kind_of
+from analysis.original_time import original_time
 from analysis.pages import shell
 from analysis.pages.cases import cases
 from analysis.pages.drops import drops
 from analysis.pages.evidence import evidence_table
+from analysis.pages.fidelity import badges, fidelity_section
 from analysis.pages.markup import Html, definitions
 from analysis.pages.run_timelines import run_charts
 from analysis.pages.shell import Page, paragraph, section
@@ -61,14 +63,16 @@ def page(run: Run, figures: Sequence[Drawn]) -> str:
     verdict, charts = kind.verdict(run), run_charts(run)
     body = (
         _asked(run),
-        Html(f"<p>{shell.badge(verdict.verdict, verdict.good)}</p>"),
+        Html(f"<p>{badges(run, verdict)}</p>"),
         paragraph(kind.beside(run)),
         shell.tiles(kind.tiles(run)),
         _missing(run, verdict),
         paragraph(_broken(run), "open"),
         _controller(run),
         section("Evidence", paragraph(kind.RULE, "soft"), evidence_table(verdict)),
+        fidelity_section(run),
         cases(run),
+        original_time(run),
         section(
             "What happened",
             shell.timelines(charts, figures),

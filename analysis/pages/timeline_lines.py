@@ -115,7 +115,7 @@ def _queue_during(run: Run) -> QueueSeries | None:
 
 def _queue_lines(each: Shown, series: QueueSeries, most: int) -> list[Line]:
     """The depth as steps that fall to zero where the port was silent, and a tick for samples with drops."""
-    silent = np.flatnonzero(np.diff(series.time_ns) > IDLE_GAP_NS)
+    silent = series.silences()
     times = np.insert(series.time_ns, silent + 1, series.time_ns[silent] + IDLE_GAP_NS)
     depth = np.insert(series.queue_bytes, silent + 1, 0) / 1e3
     is_end = np.zeros(len(times), bool)
@@ -149,7 +149,7 @@ def _thinned_words(found: Sequence[tuple[Shown, QueueSeries]], share: int) -> st
 
 def _burst_views(first: Shown, series: QueueSeries) -> tuple[View, ...]:
     """The first burst, where it is a small part of the whole."""
-    silent = np.flatnonzero(np.diff(series.time_ns) > 10 * IDLE_GAP_NS)
+    silent = series.silences(10 * IDLE_GAP_NS)
     if not len(silent):
         return ()
     begin, end = first.clock.at([series.time_ns[0], series.time_ns[silent[0]]]).tolist()

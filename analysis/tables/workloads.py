@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from analysis.kinds.iperf3_tests import tests
 from analysis.parquet import read_columns
 from analysis.run import Run
 from analysis.tables.layout import FLAG, FLOAT, INT, TEXT, TIME, TIME_OR_NONE, WHOLE, Layout, Row, frame, frame_of_rows
@@ -59,6 +60,13 @@ _RANKS: Layout = {
     **{"rank": INT, "host": TEXT, "begin_ns": TIME_OR_NONE, "end_ns": TIME_OR_NONE, "seconds": FLOAT},
     **{"status": WHOLE, "signal": TEXT, "last_lines": TEXT},
 }
+_TESTS: Layout = {
+    **{"sender": TEXT, "receiver": TEXT, "port": INT, "begin_ns": TIME_OR_NONE, "end_ns": TIME_OR_NONE},
+    **{"told_sent_bytes": WHOLE, "told_sent_bps": FLOAT, "told_received_bytes": WHOLE, "told_received_bps": FLOAT},
+    **{"told_retransmits": WHOLE, "delivered_bytes": WHOLE, "delivered_bps": FLOAT, "retransmits": WHOLE},
+    **{"silence_s": FLOAT, "timeouts": WHOLE, "failed": TEXT},
+}
+_INTERVALS: Layout = {"sender": TEXT, "role": TEXT, "interval": INT, "from_s": FLOAT, "to_s": FLOAT, "bps": FLOAT}
 _PROBES: Layout = {"sender": TEXT, "receiver": TEXT, "switches": INT, "ttl": INT, "delay_ns": INT}
 _PORT_PACKETS: Layout = {"port": TEXT, "packets": INT}
 _CROSSINGS: Layout = {"port": TEXT, "time_ns": TIME, "above": FLAG}
@@ -243,6 +251,37 @@ def _ranks(run: Run) -> DataFrame:
     return frame_of_rows(_RANKS, rows, run.origin_ns)
 
 
+_TOLD = ("sent_bytes", "sent_bps", "received_bytes", "received_bps", "retransmits")
+
+
+def _tests(run: Run) -> DataFrame:
+    """What iperf3 told of each test, beside what the packets tell."""
+    rows = []
+    for entry, each in zip(run.measured["iperf3_tests"], tests(run)):
+        told, seen = each.told, each.seen
+        rows.append(
+            {
+                **{name: entry[name] for name in ("sender", "receiver", "port", "begin_ns", "end_ns")},
+                **{f"told_{name}": getattr(told, name, None) for name in _TOLD},
+                **{name: getattr(seen, name, None) for name in ("delivered_bytes", "delivered_bps", "silence_s")},
+                **{"retransmits": getattr(seen, "resent", None), "timeouts": each.timeouts, "failed": each.failed},
+            }
+        )
+    return frame_of_rows(_TESTS, rows, run.origin_ns)
+
+
+def _intervals(run: Run) -> DataFrame:
+    """What iperf3's two ends noted in between, by their own seconds."""
+    rows = [
+        {"sender": each.sender, "role": role, "interval": number, "from_s": start_s, "to_s": end_s, "bps": bps}
+        for each in tests(run)
+        if each.told
+        for role, noted in (("client", each.told.sent), ("server", each.told.received))
+        for number, (start_s, end_s, bps) in enumerate(noted)
+    ]
+    return frame_of_rows(_INTERVALS, rows)
+
+
 def _probes(run: Run) -> DataFrame:
     return frame_of_rows(_PROBES, run.entries("probes", tuple(_PROBES)))
 
@@ -274,6 +313,8 @@ _TABLES: dict[str, tuple[str, Make]] = {
     "in_flight": ("failures", _in_flight),
     "control_events": ("control_events", _events),
     "ranks": ("ranks", _ranks),
+    "iperf3_tests": ("iperf3_tests", _tests),
+    "iperf3_intervals": ("iperf3_tests", _intervals),
     "probes": ("probes", _probes),
     "port_packets": ("port_packets", _by_name(_PORT_PACKETS, "port_packets")),
     "mark_crossings": ("mark_crossings", _crossings),

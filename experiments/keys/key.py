@@ -21,7 +21,9 @@ TRANSFERS = ("incast", "permutation", "all_to_all")  # workloads of flows of `by
 CLUSTER = ("collective", "training", "federated")  # workloads that move numbers between ranks
 STREAMED = (*TRANSFERS, "long_flows", *CLUSTER)  # workloads over connections, which every transport has
 LAUNCH = "launch"  # the hosts run a program of the user's, over whatever it opens
-WORKLOADS = (*STREAMED, "pings", "datagrams", "streams", LAUNCH)
+IPERF3 = "iperf3"  # the senders run iperf3's client, the receiver a server for each
+TO_ONE = ("incast", IPERF3)  # workloads of `senders` that send to one receiver
+WORKLOADS = (*STREAMED, "pings", "datagrams", "streams", LAUNCH, IPERF3)
 MARKING_QUEUES = ("dctcp", "dcqcn")
 
 Needs = Mapping[str, tuple[str, ...]]  # key -> the values of it with which another key applies

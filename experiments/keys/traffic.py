@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.keys.key import TRANSFERS, WORKLOADS, doing, key
+from experiments.keys.key import IPERF3, TO_ONE, TRANSFERS, WORKLOADS, doing, key
 from experiments.kinds import AUTO, COUNT, DURATION, SIZE, SPAN, TRAFFIC, choice, optional
 from experiments.traffic import Flow
 
@@ -19,7 +19,7 @@ class TrafficKeys:
         optional(COUNT),
         AUTO,
         "hosts, from h2 on, that send to h1 at the same time; auto: all others (star without hosts: 64)",
-        doing("incast"),
+        doing(*TO_ONE),
     )
     sru_bytes: int = key("bytes", SIZE, "256KiB", "bytes per flow and round (incast: the SRU)", doing(*TRANSFERS))
     rounds: int = key("rounds", COUNT, "4", "barrier-synchronised rounds", doing(*TRANSFERS, "federated"))
@@ -28,7 +28,7 @@ class TrafficKeys:
         DURATION,
         "100us",
         "senders start within this time of a round's begin, seeded",
-        doing(*TRANSFERS),
+        doing(*TRANSFERS, IPERF3),
     )
     traffic: tuple[Flow, ...] | None = key(
         "traffic",
@@ -54,5 +54,10 @@ class TrafficKeys:
         auto="10us",
     )
     duration_ns: int | None = key(
-        "duration", optional(SPAN), AUTO, "how long the hosts send", doing("streams", "long_flows"), auto="40ms"
+        "duration",
+        optional(SPAN),
+        AUTO,
+        "how long the hosts send (iperf3: whole seconds, 2s where nothing is given)",
+        doing("streams", "long_flows", IPERF3),
+        auto="40ms",
     )

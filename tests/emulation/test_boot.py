@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from lab import boot
-from lab.boot import Job, Outcome, Stop
 from lab.kernel import Kernel
+from lab.session import Job, Outcome, Stop
 from tests.conftest import ROOT, InLab, run_in_lab
 from tests.emulation.host import children_of, processes_of_session, within
 
@@ -245,7 +245,8 @@ def test_a_command_that_eats_all_memory_fails_alone(in_lab: InLab) -> None:
 
 BOOTER = f"""import sys
 from pathlib import Path
-from lab.boot import Job, run
+from lab.boot import run
+from lab.session import Job
 job = Job(({PYTHON!r}, "-c", {LOOP!r}), Path(sys.argv[2]))
 run(Path(sys.argv[1]), job, lambda event, wall_s: print(event["event"], flush=True))
 """

@@ -106,7 +106,7 @@ def test_a_run_without_a_controller_fails_with_one_line(kernel: Kernel, tmp_path
     """In the lab there is no framework of the name that is asked for."""
     spec = limits.resolve(parse(SMALL))
     rundir.write_spec(tmp_path, spec, experiment="hops", label="main", clock="virtual")
-    words = (sys.executable, "-m", "experiments.guest", str(tmp_path))
+    words = (sys.executable, "-m", "experiments.guest", str(tmp_path), "lab")
     env = {**guest_environment(), "FABRICLAB_OPENFLOW_FRAMEWORK": "pox"}
     ran = run_in_lab(kernel, words, results=tmp_path, env=env)
     assert ran.status == 1

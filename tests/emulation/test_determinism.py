@@ -15,8 +15,8 @@ import pytest
 from experiments import limits
 from experiments.runner import Setting, Task, run_task
 from experiments.spec import parse
-from lab.boot import Stop
 from lab.kernel import Kernel
+from lab.session import Stop
 
 pytestmark = pytest.mark.lab
 

@@ -13,8 +13,8 @@ import pytest
 from experiments import limits, rundir
 from experiments.runner import Setting, Task, run_all
 from experiments.spec import Spec, parse
-from lab.boot import Stop
 from lab.kernel import Kernel
+from lab.session import Stop
 from topologies.units import BadRequest
 
 pytestmark = pytest.mark.lab

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiments import bench_mininet, timing
-from lab.boot import Job, Outcome
+from lab.session import Job, Outcome
 
 PORTS = {"h1-eth0": 0, "edge1-eth1": 1, "edge1-eth2": 2}
 OFPORTS = "edge1,65534\nedge1-eth2,2\nedge1-eth1,1\n"

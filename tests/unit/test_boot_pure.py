@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from lab import boot, init
-from lab.boot import Job, LabError, Outcome, Stop, memory_folder
+from lab import boot, init, session
+from lab.boot import memory_folder
+from lab.session import Job, LabError, Outcome, Stop
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +56,7 @@ def test_streams_and_events_are_kept_apart(places: Path) -> None:
     )
     assert (outcome.status, outcome.ended_as) == (0, "done")
     assert events == [{"event": "booted"}, {"event": "phase"}, {"event": "exit", "status": 0}]
-    assert (out, err, outcome.kernel_log) == (b"out\n", b"err\n", ("a kernel line",))
+    assert (out, err, outcome.log) == (b"out\n", b"err\n", ("a kernel line",))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +75,8 @@ def test_how_it_ended(places: Path, text: str, status: int, ended_as: str) -> No
 
 def test_the_log_keeps_the_last_lines(places: Path) -> None:
     outcome, *_ = booted(places, "seq 1 1000 >&2")
-    assert outcome.kernel_log[-1] == "1000"
-    assert len(outcome.kernel_log) < 100
+    assert outcome.log[-1] == "1000"
+    assert len(outcome.log) < 100
 
 
 def test_a_stop_is_passed_on_and_answered(places: Path) -> None:
@@ -101,7 +102,7 @@ def test_one_stop_reaches_every_lab(places: Path) -> None:
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_who_does_not_listen_is_killed(places: Path, monkeypatch: pytest.MonkeyPatch, stopped: bool) -> None:
-    monkeypatch.setattr(boot, "_STOP_GRACE_S", 0.3)
+    monkeypatch.setattr(session, "_STOP_GRACE_S", 0.3)
     stop = Stop()
     if stopped:
         stop.request()
@@ -119,7 +120,7 @@ class Slow(io.BytesIO):
 
 
 def test_the_watchdog_bites_while_output_floods_in(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boot, "_STOP_GRACE_S", 0.3)
+    monkeypatch.setattr(session, "_STOP_GRACE_S", 0.3)
     job = Job(("true",), places, watchdog_s=0.5, memory_bytes=1 << 20)
     out = Slow()
     outcome = boot.run(script(places, "exec timeout 10 yes"), job, stdout=out, stderr=io.BytesIO())
@@ -136,7 +137,7 @@ def test_a_command_that_stops_beating_is_stalled(places: Path) -> None:
 
 
 def test_a_stalled_command_that_does_not_listen_is_killed(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boot, "_STOP_GRACE_S", 0.3)
+    monkeypatch.setattr(session, "_STOP_GRACE_S", 0.3)
     outcome, *_ = booted(places, """echo '{"event": "beat"}' >&4; exec sleep 60""", stall_s=0.3)
     assert outcome.ended_as == "stalled"
     assert outcome.wall_s < 5
@@ -161,7 +162,7 @@ def test_only_a_beat_that_is_missed_is_a_stall(places: Path, text: str) -> None:
 def test_the_job_is_as_asked(places: Path) -> None:
     (places / "link").symlink_to(places)
     job = Job(("a", "b c"), places / "link", {"X": "1"}, Path("/usr"), interactive=True)
-    assert json.loads(json.dumps(boot._job_document(job))) == {
+    assert json.loads(json.dumps(session.job_document(job))) == {
         "argv": ["a", "b c"], "env": {"X": "1"}, "cwd": "/usr", "results": str(places), "interactive": True,
     }  # fmt: skip
 

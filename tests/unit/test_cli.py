@@ -13,6 +13,8 @@ import pytest
 
 from controller.policy import Orders
 from experiments import catalog, cli, fabrics, limits, memory
+from experiments.commands import describing, running
+from experiments.runner import Setting
 from experiments.spec import keys, parse
 from topologies.units import BadRequest
 
@@ -184,7 +186,7 @@ def test_a_bad_key_in_a_file_is_one_line(
 def test_a_run_directory_that_cannot_be_used_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path, place: str
 ) -> None:
-    monkeypatch.setattr(cli, "_kernel", lambda: None)
+    monkeypatch.setattr(running, "setting_of", without_a_kernel)
     (folder / "taken").mkdir()
     (folder / "taken" / "mine").touch()
     (folder / "file").touch()
@@ -192,6 +194,11 @@ def test_a_run_directory_that_cannot_be_used_is_one_line(
     assert line.startswith(f"out: {place} ")
     assert "; allowed: a " in line
     assert sorted(path.name for path in folder.rglob("*")) == ["file", "mine", "taken"]
+
+
+def without_a_kernel(arguments: Any, runs: Any) -> Setting:
+    """The setting of runs that never begin."""
+    return Setting(None, arguments.clock, ())
 
 
 # --- failures
@@ -226,7 +233,7 @@ def test_every_error_is_a_line_and_a_status(
     def fail(*arguments: Any) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "catalog", fail)
+    monkeypatch.setattr(describing, "catalog", fail)
     assert call(capsys, "list") == (status, "", err)
 
 
@@ -312,7 +319,7 @@ def test_a_fabric_is_drawn_and_told(capsys: pytest.CaptureFixture[str], folder: 
 def test_a_shell_has_a_fabric_of_its_topologys_size(
     topology: str, keys: dict[str, str], hosts: int, senders: int | None
 ) -> None:
-    spec = cli._shell_spec(topology, keys)
+    spec = running.shell_spec(topology, keys)
     assert (spec.topology, spec.hosts, spec.senders, spec.capture) == (topology, hosts, senders, "off")
 
 
@@ -325,8 +332,8 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found.update(specs=dict(specs), folder=folder, arguments=arguments)
         return DONE
 
-    monkeypatch.setattr(cli, "_kernel", lambda: None)
-    monkeypatch.setattr(cli, "_run_all", instead)
+    monkeypatch.setattr(running, "setting_of", without_a_kernel)
+    monkeypatch.setattr(running, "_run_all", instead)
     monkeypatch.setattr(memory, "_available_bytes", lambda: 1 << 60)
     return found
 
@@ -374,7 +381,7 @@ def test_the_clock_is_the_words_then_the_files_then_virtual(
 
 def test_a_value_may_hold_an_equals_sign() -> None:
     with pytest.raises(BadRequest, match=r"^rate: '1=2' is not understood"):
-        parse(cli.given_keys(cli._parser().parse_args(["run", "incast", "--set", "rate=1=2"])))
+        parse(running.given_keys(cli._parser().parse_args(["run", "incast", "--set", "rate=1=2"])))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from analysis.kinds import launch as kind
 from analysis.pages.run_page import page
 from analysis.run import Run
 from experiments import cli, drive_launch, launch, limits
+from experiments.commands import running
 from experiments.runner import Setting, Task, _job
 from experiments.spec import Spec, parse
 from lab.kernel import Kernel
@@ -78,7 +79,7 @@ def test_a_launch_without_a_program_is_refused(capsys: pytest.CaptureFixture[str
 
 def test_options_become_keys(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(cli, "_run", seen.append)
+    monkeypatch.setattr(running, "run", seen.append)
     words = ["-n", "3", "--timeout", "1.5", "--mpi", "--capture", "--set", "rate=100Gbps", "--stall", "7"]
     assert cli.main(["launch", *words, "--", "python3", "-c", "print('a b')", "--n", "4"]) == 0
     (arguments,) = seen
@@ -200,7 +201,8 @@ def test_the_agent_runs_words_on_the_host_that_is_named(folder: Path) -> None:
         (folder / name).write_text(f'#!/bin/sh\n{script}\nexec "$@"\n')
         (folder / name).chmod(0o755)
     hosts = [
-        SimpleNamespace(name=f"h{number}", enter_command=lambda n=number: ["enter", f"net {n}"]) for number in (1, 2)
+        SimpleNamespace(name=f"h{number}", is_ours=True, enter_command=lambda n=number: ["enter", f"net {n}"])
+        for number in (1, 2)
     ]
     mpirun.write_agent(folder / "agent", hosts)
     agent = (folder / "agent").read_text().replace(">/proc/sys/kernel/hostname", "")

@@ -193,7 +193,7 @@ RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
         ({"openflow": "1.3"}, f"openflow: 1.3 is given with topology=star; allowed: with {SEVERAL}"),
         (
             {"workload": "pings", "senders": 3},
-            "senders: 3 is given with workload=pings; allowed: with workload=incast",
+            "senders: 3 is given with workload=pings; allowed: with workload=incast or iperf3",
         ),
         (
             {"workload": "pings", "rounds": 7},
@@ -203,7 +203,7 @@ RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
         ({"flows": 7}, "flows: 7 is given with workload=incast; allowed: with workload=datagrams"),
         (
             {"duration": "7ms"},
-            "duration: 7ms is given with workload=incast; allowed: with workload=streams or long_flows",
+            "duration: 7ms is given with workload=incast; allowed: with workload=streams or long_flows or iperf3",
         ),
         (
             {**LEAF_SPINE, "openflow": "1.3", "ecmp_seed": "per_switch"},

@@ -112,6 +112,7 @@ RANKS = {"topology": "leaf_spine", "workload": "collective", "ranks": 64, "sizes
 TRAINING = {"workload": "training", "ranks": 8}
 FEDERATED = {"workload": "federated", "clients": 20}
 LAUNCH = {"workload": "launch", "command": "true", "ranks": 4}
+IPERF3 = {"workload": "iperf3", "senders": 8, "rate": "100Mbps"}
 
 
 @pytest.mark.parametrize(
@@ -137,6 +138,7 @@ def test_connections_of_others() -> None:
     assert memory.pairs(resolve(**FEDERATED)) == 2 * 20
     assert memory.pairs(resolve(**FEDERATED, aggregation="hierarchical", edges=4)) == 2 * (20 + 4)
     assert memory.pairs(resolve(**LAUNCH)) == 4 * 3
+    assert memory.pairs(resolve(**IPERF3, iperf3_streams=3)) == 8 * 3
 
 
 @pytest.mark.parametrize(
@@ -155,6 +157,9 @@ def test_connections_of_others() -> None:
         ({**FEDERATED, "capture": "all"}, {"rounds": 40}),
         (FEDERATED, {"clients": 40}),
         (LAUNCH, {"ranks": 8}),
+        (IPERF3, {"senders": 9}),
+        (IPERF3, {"iperf3_streams": 4}),
+        ({**IPERF3, "capture": "all"}, {"duration": "20s"}),
     ],
 )
 def test_memory_grows_with_ranks_clients_and_their_numbers(less: dict[str, Any], more: dict[str, Any]) -> None:
@@ -202,6 +207,7 @@ def test_more_queue_pairs_than_a_process_has_room_for_are_refused() -> None:
         (TRAINING, "ranks: 8 with workload=training, up to 16MiB of numbers each, capture=off need "),
         (FEDERATED, "clients: 20 with workload=federated, up to 1024KB of numbers each, capture=off need "),
         (LAUNCH, "ranks: 4 with workload=launch, capture=off need "),
+        (IPERF3, "senders: 8 with workload=iperf3, duration=2s, capture=off need "),
     ],
 )
 def test_too_many_ranks_are_told_in_their_words(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from topologies import openvswitch
+from topologies.ground import NETDEV
 from topologies.openvswitch import OpenVSwitch
 
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
@@ -25,6 +27,17 @@ def test_a_switch_that_does_not_start_leaves_no_database(tmp_path: Path, monkeyp
         with pytest.raises(RuntimeError, match="ovs-vswitchd failed: no datapath"), OpenVSwitch(folder):
             pass
         assert (folder / "conf.db").exists()  # the database had been made and served
+        assert str(folder).encode() not in b"".join(_command_lines())
+
+
+@pytest.mark.skipif(not shutil.which("ovsdb-server", path=PATH), reason="needs Open vSwitch's database server")
+def test_a_switch_that_is_a_process_needs_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", PATH)
+    monkeypatch.setattr(openvswitch, "COMPILER", "no-such-compiler")
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        folder = Path(short, "run")
+        with pytest.raises(RuntimeError, match="as a process it needs no-such-compiler"), OpenVSwitch(folder, NETDEV):
+            pass
         assert str(folder).encode() not in b"".join(_command_lines())
 
 

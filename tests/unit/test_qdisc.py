@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies import live_queues, qdisc
+from topologies import live_queues, qdisc, qdisc_kinds
 from topologies.netlink import RTM_NEWQDISC, RTM_NEWTFILTER, Request, attribute, attributes, nested, number
 from topologies.profiles import LinkProfile, Lossless, Marking, MarkingByRate, SwitchProfile
 from topologies.qdisc import ROOT, Qdisc, burst_bytes, differences, install, nic, switch_port
@@ -241,7 +241,7 @@ def test_requests_build_the_stack_in_order(marking: Marking | None) -> None:
 
 
 def test_a_nic_puts_pure_acknowledgements_first() -> None:
-    filters = [request.says for request in install(9, nic(LINK)) if request.kind == RTM_NEWTFILTER]
+    filters = [request.says for request in install(9, nic(LINK), is_nic=True) if request.kind == RTM_NEWTFILTER]
     assert "classify pure acknowledgements on interface 9" in filters
 
 
@@ -325,8 +325,8 @@ def test_recorded_counters_are_read() -> None:
 
 def test_more_than_four_billion_packets_are_counted() -> None:
     basic, packets = attribute(1, struct.pack("=QI4x", 2**40, 5)), attribute(8, struct.pack("=Q", 2**32 + 5))
-    assert qdisc._statistics("bfifo", basic + packets)["packets"] == 2**32 + 5
-    assert qdisc._statistics("bfifo", basic)["packets"] == 5
+    assert qdisc_kinds.statistics("bfifo", basic + packets)["packets"] == 2**32 + 5
+    assert qdisc_kinds.statistics("bfifo", basic)["packets"] == 5
 
 
 def test_foreign_qdiscs_are_left_out() -> None:

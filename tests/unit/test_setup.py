@@ -218,11 +218,16 @@ class Machine:
         self.put("apt-get", APT_GET.format(**vars(self)))
         self.put("update-rc.d", f'echo update-rc.d "$@" >> {self.log}')
         self.put("id", "echo 0")
+        self.system()
         self.install("*")
 
     def put(self, name: str, commands: str) -> None:
         (self.path / name).write_text(f"#!/bin/sh\n{commands}\n")
         (self.path / name).chmod(0o755)
+
+    def system(self, name: str = "Linux", processor: str = "x86_64") -> None:
+        """What uname tells of the machine."""
+        self.put("uname", f"case $1 in -s) echo {name} ;; -m) echo {processor} ;; -r) echo 6.1.0 ;; esac")
 
     def install(self, pattern: str) -> None:
         """Only the packages that fit the pattern of the shell are installed."""
@@ -321,6 +326,50 @@ def test_an_unknown_step_is_a_bad_request(clone: Clone) -> None:
     done = clone.run(clone.folder / "provision.sh", "packages", "kernels")
     assert (done.returncode, done.stdout) == (2, "")
     assert "kernels is no step: packages, environment and kernel are" in done.stderr
+
+
+# --- machines that cannot run all of it
+
+
+@pytest.fixture
+def darwin(clone: Clone, machine: Machine) -> Machine:
+    shutil.copy(ROOT / "Makefile", clone.folder / "Makefile")
+    machine.system("Darwin", "arm64")
+    return machine
+
+
+@pytest.mark.parametrize("command", [("provision.sh",), ("provision.sh", "vm")])
+def test_where_no_linux_is_provision_names_the_vm(clone: Clone, darwin: Machine, command: tuple[str, ...]) -> None:
+    line = failure(clone.run(clone.folder / command[0], *command[1:], path=str(darwin.path)))
+    assert line.startswith("provision.sh: this is Darwin") and 'type "vagrant up", then "vagrant ssh"' in line
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+@pytest.mark.parametrize("target", ["", "demo", "help"])
+def test_where_no_linux_is_make_names_the_vm(clone: Clone, darwin: Machine, target: str) -> None:
+    words = [str(shutil.which("make")), "-C", str(clone.folder), "--no-print-directory"]
+    done = clone.run(*words, *([target] if target else []), path=f"{darwin.path}:{os.environ['PATH']}")
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "this is Darwin" in line and 'type "vagrant up", then "vagrant ssh"' in line
+
+
+def test_where_no_linux_is_run_experiment_names_the_vm(clone: Clone) -> None:
+    start = "import runpy, sys; sys.platform = 'darwin'; runpy.run_path(sys.argv[1], run_name='__main__')"
+    done = clone.run(sys.executable, "-c", start, clone.folder / "run_experiment")
+    assert 'type "vagrant up"' in failure(done)
+
+
+def test_on_another_processor_the_lab_kernel_is_left_out(clone: Clone, machine: Machine) -> None:
+    machine.system(processor="aarch64")
+    done = provision(clone, machine, "kernel")
+    expected = "kernel: none: the lab kernel runs on x86-64 only, this machine is aarch64: use --clock real\n"
+    assert (done.returncode, done.stdout) == (0, expected)
+
+
+def test_the_vm_is_set_up_by_root_alone(clone: Clone, machine: Machine) -> None:
+    machine.put("id", "echo 1000")
+    assert failure(provision(clone, machine, "vm")).endswith(f"so it needs root: sudo {clone.folder}/provision.sh vm")
 
 
 # --- the environment: Mininet and Ryu on its Python

@@ -98,6 +98,8 @@ REFUSED: dict[str, list[Any]] = {
     "flows": ["0", "many"],
     "interval": ["0us", "10", 10, "-1us"],
     "duration": ["0ms", "40", 40],
+    "iperf3_streams": ["0", "-1", 1.5],
+    "iperf3_interval": ["0ms", "1", 1, "-1s"],
     "routing": ["ospf", "ECMP"],
     "ecmp_seed": ["7", "random"],
     "fast_failover": ["maybe"],
@@ -338,6 +340,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "flows": COUNTS,
     "interval": _quantities(["ns", "us"], 1) | st.just("auto"),
     "duration": _quantities(["us", "ms", "s"], 1) | st.just("auto"),
+    "iperf3_streams": COUNTS,
+    "iperf3_interval": _quantities(["ms", "s"], 1) | st.just("auto"),
     "routing": st.sampled_from(["ecmp", "d_mod_k", "clockwise", "up_down", "auto"]),
     "ecmp_seed": st.sampled_from(["per_switch", "same", "auto"]),
     "fast_failover": SWITCHES | st.just("auto"),
@@ -441,7 +445,7 @@ def test_what_is_given_and_does_not_apply_is_found() -> None:
     found = [(key.name, key.value, key.other, key.other_value, key.needed) for key in unfit(spec)]
     assert found == [
         ("leaves", "4", "topology", "fat_tree", ("leaf_spine", "gpu_pod")),
-        ("senders", "3", "workload", "pings", ("incast",)),
+        ("senders", "3", "workload", "pings", ("incast", "iperf3")),
     ]
     assert unfit(without(spec, ["leaves", "senders"])) == ()
     assert without(spec, ["leaves", "senders"]).k == 6

@@ -1,0 +1,89 @@
+"""The commands about this machine: `check`, `calibrate`, `clean`, `kernel` and `bench`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from experiments import screen
+from experiments.commands.interrupting import stopping
+from experiments.commands.setting import built_kernel, setting_of
+from topologies.units import BadRequest, format_rate
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Everything that this machine has or lacks; exit status 1 when nothing can run."""
+    from experiments.preflight import checks, runnable
+
+    found = checks()
+    screen.table(
+        "what this machine can run",
+        ["requirement", "clock", "", "seen", "fix"],
+        [[check.name, check.clock, check.mark, check.seen, "" if check.holds else check.fix] for check in found],
+    )
+    ways = runnable(found)
+    print(f"runs here: {', '.join(ways) if ways else 'nothing yet'}")
+    return 0 if ways else 1
+
+
+def calibrate(arguments: argparse.Namespace) -> None:
+    """Find what this machine carries, tell each step as it ends, and keep the answer."""
+    from experiments import calibrate as calibrating
+    from experiments import calibration
+    from experiments.calibrate import Step
+
+    hosts = arguments.hosts
+    arguments.clock, arguments.watchdog, arguments.stall = "real", None, None
+    setting = setting_of(arguments, [("real", calibrating.step_spec(hosts, 10_000_000, has_delay=False))])
+    calibration.load(calibration.path())  # a file that is none is told before the work
+
+    def tell(step: Step) -> None:
+        screen.say(f"{format_rate(step.rate_bps)}: {step.verdict}{': ' if step.because else ''}{step.because}")
+
+    with stopping() as stop, tempfile.TemporaryDirectory(prefix="fabriclab-calibrate-") as folder:
+        found = calibrating.calibrate(Path(folder), hosts, setting, stop, tell)
+    calibration.store(calibration.path(), found)
+    carried = format_rate(found.rate_bps) if found.rate_bps else "none of the rates that were tried"
+    told = (
+        f"{hosts} hosts on the real clock ({found.machine.place}): {carried} faithfully; kept in {calibration.path()}"
+    )
+    print(json.dumps(calibration.row(found), indent=1) if arguments.json else told)
+
+
+def clean(arguments: argparse.Namespace) -> None:
+    """Remove what a killed run has left, and tell it."""
+    from lab import host
+
+    removed = host.clean()
+    print(f"removed: {', '.join(removed)}" if removed else "nothing is left of any run")
+
+
+def kernel_build(arguments: argparse.Namespace) -> None:
+    """Build the lab kernel, and describe it."""
+    from lab.build import build_kernel
+    from lab.kernel import describe
+    from lab.progress import shown_progress
+    from lab.source import BadSource
+
+    try:
+        with shown_progress() as progress:
+            kernel = build_kernel(arguments.source, progress)
+    except BadSource as error:
+        raise BadRequest(f"--source: {error}") from None
+    print(describe(kernel))
+
+
+def kernel_info(arguments: argparse.Namespace) -> None:
+    """Describe the lab kernel."""
+    from lab.kernel import describe
+
+    print(describe(built_kernel()))
+
+
+def bench(arguments: argparse.Namespace) -> int:
+    """Measure what the project promises; exit status 1 when a promise is not kept."""
+    from experiments.bench import main
+
+    return main(arguments.names, built_kernel())

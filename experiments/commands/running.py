@@ -1,0 +1,185 @@
+"""The commands that run something: `run`, `launch` and `shell`, from the request to what is left of it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from experiments import limits, request, rundir, screen
+from experiments.catalog import Plan, plan
+from experiments.commands.concluding import conclude, whole
+from experiments.commands.describing import with_topology
+from experiments.commands.interrupting import INTERRUPTED, stopping
+from experiments.commands.setting import setting_of
+from experiments.iperf3 import check_tool
+from experiments.launch import check_program
+from experiments.spec import Spec, parse
+from topologies.units import BadRequest, format_duration
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """An experiment: all its runs, then the report; exit status 1 when one failed."""
+    wanted = request.requested(arguments.experiment)
+    asked = plan(wanted.experiment, {**wanted.keys, **given_keys(arguments)})
+    arguments.clock = _clock(arguments.clock, wanted.clock, asked)
+    specs = [("main", limits.resolve(asked.main)), *(() if arguments.only else _cases(asked))]
+    scale = _scale(arguments.scale, wanted.scale)
+    if arguments.scale is not None:
+        specs = _slower(arguments, asked, specs)
+    for _, spec in specs:
+        check_program(spec)
+        check_tool(spec)
+        limits.memory_bytes(spec)
+    clocks = {label: asked.clocks.get(label, arguments.clock) for label, _ in specs}
+    setting = setting_of(arguments, [(clocks[label], spec) for label, spec in specs])
+    setting = replace(setting, scale=scale)
+    folder = rundir.create(arguments.out, wanted.experiment.name)
+    for label, spec in specs:
+        for warning in limits.warnings(spec):
+            screen.say(f"warning: {label}: {warning}")
+    _warn_of_the_real_clock(setting, {label: spec for label, spec in specs if clocks[label] == "real"})
+    if asked.experiment.on_host is not None:
+        screen.say(f"{asked.experiment.name}: measuring on this machine, on the real clock")
+        rundir.write_host(folder, asked.experiment.on_host())
+    try:
+        return _run_all(arguments, asked, specs, setting, folder)
+    finally:
+        rundir.hand_over(folder)
+
+
+def launch(arguments: argparse.Namespace) -> int:
+    """The experiment `launch` with the keys that the options stand for."""
+    given = {
+        "command": shlex.join(arguments.program),
+        "directory": str(Path.cwd()),
+        "topology": arguments.topology,
+        "ranks": arguments.ranks,
+        "timeout": arguments.timeout and format_duration(math.ceil(arguments.timeout * 1e9)),
+        "capture": "all" if arguments.capture else None,
+        "starter": "mpirun" if arguments.mpi else None,
+    }
+    twice = {name for name, value in given.items() if value} & set(request.from_words(arguments.set)) - {"directory"}
+    if twice:
+        raise BadRequest(f"{min(twice)}: given twice, with --set too; allowed: once")
+    arguments.set = [*(f"{name}={value}" for name, value in given.items() if value), *arguments.set]
+    return run(arguments)
+
+
+def shell(arguments: argparse.Namespace) -> int:
+    """The Mininet prompt on a fabric."""
+    from experiments.runner import SHELL_WATCHDOG_S, open_shell
+
+    if not sys.stdin.isatty():
+        raise BadRequest("shell: standard input is not a terminal; allowed: a terminal")
+    spec = shell_spec(arguments.topology, given_keys(arguments))
+    limits.memory_bytes(spec)
+    arguments.clock = arguments.clock or request.CLOCKS[0]
+    arguments.watchdog, arguments.stall = SHELL_WATCHDOG_S, None
+    setting = setting_of(arguments, [(arguments.clock, spec)])
+    folder = rundir.create(arguments.out, "shell")
+    try:
+        return open_shell(spec, setting, folder)
+    finally:
+        if not rundir.discard_if_unused(folder):
+            rundir.hand_over(folder)
+
+
+def given_keys(arguments: argparse.Namespace) -> dict[str, str]:
+    """Spec keys that the command line sets, as text."""
+    seed = {} if arguments.seed is None else {"seed": arguments.seed}
+    return {**request.from_words(arguments.set), **seed}
+
+
+def _scale(given: str | None, of_file: str | None) -> int | float | None:
+    """How many times slower than asked time runs, if it does; a file may hold a spec that has been slowed down."""
+    from experiments.scaling import as_number, read_times
+
+    if given is not None and of_file is not None:
+        raise BadRequest(f"--scale: {given} is given with a spec that is {of_file} times slower already; allowed: one")
+    text = given if given is not None else of_file
+    return None if text is None else as_number(read_times(text))
+
+
+def _slower(arguments: argparse.Namespace, asked: Plan, specs: list[tuple[str, Spec]]) -> list[tuple[str, Spec]]:
+    """The runs in slower time; what that keeps and loses is told."""
+    from experiments.scaled import Labelled, slower
+    from experiments.scaling import read_times
+
+    runs = [Labelled(label, spec, asked.clocks.get(label, arguments.clock)) for label, spec in specs]
+    return slower(runs, read_times(arguments.scale), arguments.watchdog, screen.say)
+
+
+def _clock(given: str | None, in_file: str | None, asked: Plan) -> str:
+    """The clock of the runs that have none of their own; raises BadRequest where an experiment is about clocks."""
+    if given and asked.clocks:
+        raise BadRequest(
+            f"--clock: {given} is given with {asked.experiment.name}, which compares both; allowed: without --clock"
+        )
+    return given or in_file or request.CLOCKS[0]
+
+
+def _cases(asked: Plan) -> Iterator[tuple[str, Spec]]:
+    """The comparison runs, resolved; one that cannot work with what the user has set is told and left out."""
+    for label, spec in asked.cases:
+        try:
+            yield label, limits.resolve(spec)
+        except BadRequest as error:
+            screen.say(f"warning: {label}: left out: {error}")
+
+
+def _run_all(
+    arguments: argparse.Namespace, asked: Plan, specs: list[tuple[str, Spec]], setting: Any, folder: Path
+) -> int:
+    from experiments.runner import run_all
+
+    tasks = [_task(asked, label, spec, rundir.case_folder(folder, label)) for label, spec in specs]
+    with stopping() as stop, screen.progress([task.label for task in tasks]) as note:
+        failures = run_all(tasks, setting, stop, note)
+    for line in failures:
+        screen.say(f"run_experiment: {line}")
+    if rundir.has_rounds(folder):
+        try:
+            with whole(folder):
+                conclude(folder, arguments.json, asked.experiment.question)
+        except BadRequest as error:
+            if not failures:
+                raise
+            screen.say(f"run_experiment: no report: {error}")  # of what a failed run has left
+        except KeyboardInterrupt:
+            screen.say(f"the measurement is complete, its report is not: `./run_experiment report {folder}` makes it")
+            raise
+    if stop.requested:
+        return INTERRUPTED
+    return 1 if failures else 0
+
+
+def _task(asked: Plan, label: str, spec: Spec, folder: Path) -> Any:
+    from experiments.runner import Task
+
+    experiment = asked.experiment
+    return Task(label, spec, folder, experiment.name, experiment.asks, asked.clocks.get(label))
+
+
+def _warn_of_the_real_clock(setting: Any, specs: Mapping[str, Spec]) -> None:
+    """What calibration knows of runs on the real clock."""
+    from experiments import calibration
+    from experiments.calibrate import machine
+
+    if not specs:
+        return
+    for warning in calibration.warnings(specs, calibration.load(calibration.path()), machine(setting)):
+        screen.say(f"warning: {warning}")
+
+
+def shell_spec(topology: str, given: dict[str, str]) -> Spec:
+    """A fabric to look around in: the size that its topology has by itself, a star of five hosts."""
+    few = {"senders": 4} if topology == "star" and not given.keys() & {"hosts", "workload"} else {}
+    if "failure" in given:
+        raise BadRequest("failure: given at the prompt; allowed: in runs (here: link A B down)")
+    return limits.resolve(parse({**few, "capture": "off", **with_topology(topology, given)}))

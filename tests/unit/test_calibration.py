@@ -1,0 +1,110 @@
+"""Calibration: which rate is tried next, what is kept, and what a spec above it is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments import limits
+from experiments.calibrate import LADDER_BPS, Search, Step, step_spec
+from experiments.calibration import Calibration, Machine, fitting, load, store, warnings
+from experiments.spec import parse
+from topologies.units import BadRequest
+
+MACHINE = Machine("host", "6.12", "a processor", 2)
+FOUND = Calibration(MACHINE, 9, 200_000_000, 500_000_000, "2026-01-02")
+
+
+def searched(limit_bps: float, unlucky: frozenset[int] = frozenset()) -> Search:
+    """A search on a machine that carries up to `limit_bps`, but for tries of these numbers."""
+    search = Search()
+    while (rate_bps := search.next_bps()) is not None:
+        faithful = rate_bps <= limit_bps and len(search.steps) not in unlucky
+        search.steps.append(Step(rate_bps, "", "", faithful))
+        assert len(search.steps) < 40
+    return search
+
+
+def test_the_ladder_is_climbed_and_the_gap_halved() -> None:
+    search = searched(300e6)
+    tried = [step.rate_bps / 1e6 for step in search.steps]
+    assert tried == [10, 20, 50, 100, 200, 500, 500, 320, 320, 250]
+    assert (search.faithful_bps, search.unfaithful_bps) == (250_000_000, 320_000_000)
+
+
+def test_a_machine_that_carries_all_or_nothing() -> None:
+    fast, slow = searched(1e12), searched(0)
+    assert (fast.faithful_bps, fast.unfaithful_bps, len(fast.steps)) == (LADDER_BPS[-1], None, len(LADDER_BPS))
+    assert (slow.faithful_bps, slow.unfaithful_bps, len(slow.steps)) == (0, LADDER_BPS[0], 2)
+
+
+def test_one_unlucky_try_is_no_answer() -> None:
+    lucky, unlucky = searched(100e6), searched(100e6, frozenset((1,)))
+    assert unlucky.faithful_bps == lucky.faithful_bps
+    assert len(unlucky.steps) == len(lucky.steps) + 1
+
+
+@given(st.floats(5e6, 2e10), st.sets(st.integers(0, 12), max_size=3))
+def test_the_answer_is_never_above_what_the_machine_carries(limit_bps: float, unlucky: set[int]) -> None:
+    search = searched(limit_bps, frozenset(unlucky))
+    assert search.faithful_bps <= limit_bps
+    assert search.unfaithful_bps is None or search.faithful_bps < search.unfaithful_bps
+
+
+def test_steps_are_seconds_of_many_to_one() -> None:
+    spec = step_spec(9, 250_000_000, has_delay=True)
+    assert (spec.hosts, spec.rate_bps, spec.duration_ns, spec.capture) == (9, 250_000_000, 10**9, "hot")
+    assert spec.traffic is not None
+    assert {flow.receiver for flow in spec.traffic} == {"h1"} and len(spec.traffic) == 8
+    assert spec.delay_ns > 0
+    assert step_spec(9, 250_000_000, has_delay=False).rtt_ns == 0
+
+
+def test_what_is_kept_is_read_back_and_replaces_its_like(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "calibration.json"
+    assert load(file) == []
+    other, newer = replace(FOUND, hosts=33), replace(FOUND, rate_bps=1_000_000)
+    for each in (FOUND, other, newer):
+        store(file, each)
+    assert load(file) == [other, newer]
+    assert [path.name for path in file.parent.iterdir()] == ["calibration.json"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": 2, "calibrations": []}', '{"format": 1, "calibrations": [{}]}']
+)
+def test_a_file_that_is_no_calibration_is_told(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "calibration.json"
+    file.write_text(text)
+    with pytest.raises(BadRequest, match=r"calibration\.json: is no calibration"):
+        load(file)
+
+
+def test_the_next_larger_calibration_of_this_machine_counts() -> None:
+    known = [
+        FOUND,
+        replace(FOUND, hosts=17),
+        replace(FOUND, hosts=65),
+        replace(FOUND, machine=replace(MACHINE, cores=8)),
+    ]
+    assert [fitting(known, MACHINE, hosts) for hosts in (2, 9, 10, 65, 66)] == [
+        FOUND, FOUND, known[1], known[2], None,
+    ]  # fmt: skip
+    assert fitting(known, replace(MACHINE, kernel="6.13"), 9) is None
+
+
+def test_a_spec_above_what_is_carried_is_warned_of() -> None:
+    specs = {
+        label: limits.resolve(parse({"senders": 8, "rate": rate, "delay": "0ns", "switch_delay": "0ns"}))
+        for label, rate in (("main", "100Mbps"), ("fast", "1Gbps"))
+    }
+    (line,) = warnings(specs, [FOUND], MACHINE)
+    assert line.startswith("fast: rate: 1Gbps is given, and this machine carries 200Mbps faithfully with 9 hosts")
+    (line,) = warnings(specs, [], MACHINE)
+    assert "./run_experiment calibrate --hosts 9 --on host" in line
+    nothing = warnings(specs, [replace(FOUND, rate_bps=0)], MACHINE)
+    assert len(nothing) == 2 and "nothing that was tried" in nothing[0]

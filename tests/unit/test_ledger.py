@@ -1,0 +1,121 @@
+"""The ledger of what a session makes outside its namespaces: what is noted, and what is removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.ledger import Busy, NameTaken, Process, locked
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    """Where the ledger lies, and where names are."""
+    return tmp_path / "ledger", tmp_path / "netns"
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def test_the_lock_is_for_one_and_leaves_nothing(places: tuple[Path, Path]) -> None:
+    folder, names = places
+    with locked(folder, names), pytest.raises(Busy, match=rf"\(process {os.getpid()}\)"), locked(folder, names):
+        pass
+    assert not folder.exists()
+    with locked(folder, names):
+        assert folder.is_dir()
+    assert not folder.exists()
+
+
+def test_what_is_noted_survives_the_session(places: tuple[Path, Path]) -> None:
+    folder, names = places
+    names.mkdir()
+    with locked(folder, names) as ledger:
+        ledger.note(name="fl-h1")
+    assert folder.is_dir()
+    (names / "fl-h1").touch()  # made, and killed before it was another network's name
+    with locked(folder, names) as ledger:
+        assert ledger.settle() == [str(names / "fl-h1")]
+        assert ledger.settle() == []
+    assert not folder.exists() and list(names.iterdir()) == []
+
+
+def test_only_what_is_noted_is_removed(places: tuple[Path, Path]) -> None:
+    folder, names = places
+    names.mkdir()
+    for name in ("fl-h1", "fl-h2", "other"):
+        (names / name).touch()
+    with locked(folder, names) as ledger:
+        ledger.note(name="fl-h2")
+        ledger.note(name="fl-h9")  # noted, and never made
+        assert ledger.settle() == [str(names / "fl-h2")]
+    assert sorted(path.name for path in names.iterdir()) == ["fl-h1", "other"]
+
+
+def test_a_line_that_was_cut_short_tells_nothing(places: tuple[Path, Path]) -> None:
+    folder, names = places
+    with locked(folder, names) as ledger:
+        ledger.note(name="fl-h1")
+        with (folder / "ledger").open("a") as file:
+            file.write('{"name": "fl-h')
+        assert ledger.settle() == []
+
+
+def test_a_process_is_ended_only_while_it_is_the_noted_one(
+    places: tuple[Path, Path], sleeper: subprocess.Popen[bytes]
+) -> None:
+    folder, names = places
+    found = Process.of(sleeper.pid)
+    assert found.is_alive and not Process(found.pid, found.started - 1).is_alive
+    with locked(folder, names) as ledger:
+        ledger.note(pid=found.pid, started=found.started - 1)
+        assert ledger.settle() == []
+        assert sleeper.poll() is None
+        ledger.note_process(sleeper.pid)
+        assert ledger.settle() == [f"process {sleeper.pid}"]
+    assert sleeper.wait(5) == -9
+
+
+def test_a_process_that_has_ended_is_not_noted(places: tuple[Path, Path]) -> None:
+    folder, names = places
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    with locked(folder, names) as ledger:
+        ledger.note_process(process.pid)
+        assert not (folder / "ledger").exists()
+
+
+def test_a_taken_name_is_left_and_a_folder_of_ours_is_removed(places: tuple[Path, Path]) -> None:
+    folder, names = places
+    names.mkdir()
+    (names / "fl-h1").write_text("somebody's")
+    with locked(folder, names) as ledger:
+        with pytest.raises(NameTaken, match="fl-h1 is taken"):
+            ledger.give_name("h1", Path("/proc/self/ns/net"))
+        assert ledger.settle() == []
+    assert (names / "fl-h1").read_text() == "somebody's"
+    with locked(folder, names) as ledger:
+        ledger.note(folder=str(names))
+        assert ledger.settle() == []
+        assert names.is_dir()  # somebody uses it
+        (names / "fl-h1").unlink()
+        ledger.note(folder=str(names))
+        ledger.settle()
+        assert not names.exists()
+
+
+def test_facts_are_lines_of_json(places: tuple[Path, Path]) -> None:
+    with locked(*places) as ledger:
+        ledger.note(name="fl-h1", inode=7)
+        (line,) = (places[0] / "ledger").read_text().splitlines()
+        assert json.loads(line) == {"name": "fl-h1", "inode": 7}
+        ledger.settle()

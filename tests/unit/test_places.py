@@ -1,0 +1,155 @@
+"""Where a run takes place, and what is said where it cannot."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import limits, places
+from experiments.places import Obstacle, check_virtual, host_obstacles, real_place, unfit
+from experiments.spec import Spec, parse
+from lab import ledger
+from lab.kernel import Kernel
+from topologies import trial
+from topologies.ground import HOST, LAB_REAL, STOCK_KINDS, Ground
+from topologies.units import BadRequest
+
+KERNEL = Kernel.__new__(Kernel)  # that there is one is all that counts
+STOCK = Ground(HOST, False, STOCK_KINDS, 300_000, 4_000_000, "system")
+STILL = {"delay": "0ns", "switch_delay": "0ns"}
+BARE = replace(STOCK, kinds=frozenset(("tbf", "bfifo")))
+
+
+def spec(**keys: Any) -> Spec:
+    return limits.resolve(parse({"senders": 8, "rate": "100Mbps", **keys}))
+
+
+@pytest.fixture
+def fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine on which root may do everything, with a stock kernel."""
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda tool, path: f"/usr/bin/{tool}")
+    monkeypatch.setattr(trial, "here", lambda: STOCK)
+    monkeypatch.setattr(trial, "has_algorithm", lambda name: name != "dctcp")
+    monkeypatch.setattr(places, "_other_mininet", lambda: iter(()))
+    monkeypatch.setattr(ledger, "FOLDER", tmp_path / "none")
+    monkeypatch.setattr(ledger, "NAMES", tmp_path / "netns")
+
+
+# --- this machine's own kernel
+
+
+def test_a_fit_machine_has_no_obstacles(fit: None) -> None:
+    assert host_obstacles() == []
+    assert real_place(None, [spec()], KERNEL) == ("host", "")
+    assert real_place("host", [spec()], None) == ("host", "")
+    assert real_place("lab", [spec()], KERNEL) == ("lab", "")
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "value", "said"),
+    [
+        (os, "geteuid", lambda: 1000, ("this user is not root", "sudo")),
+        (platform, "system", lambda: "Darwin", ("this is Darwin", "vagrant up")),
+        (shutil, "which", lambda tool, path: None, ("there is no Open vSwitch", "apt-get install openvswitch-switch")),
+        (trial, "here", lambda: (_ for _ in ()).throw(PermissionError(1, "no")), ("namespaces cannot be made", "VM")),
+    ],
+)
+def test_what_is_in_the_way_is_told_with_the_fix(
+    fit: None, monkeypatch: pytest.MonkeyPatch, where: Any, what: str, value: Any, said: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(where, what, value)
+    (found,) = host_obstacles()
+    assert said[0] in found.what and said[1] in found.fix
+    with pytest.raises(BadRequest, match=r"^clock: real is given, and .*; allowed: .*--on lab, or --clock virtual"):
+        real_place("host", [spec()], KERNEL)
+    with pytest.raises(BadRequest, match=r"; allowed: .*, or --clock virtual"):
+        real_place(None, [spec()], None)
+    place, told = real_place(None, [spec()], KERNEL)
+    assert place == "lab" and told.startswith("real clock: in the lab kernel (") and said[0] in told
+
+
+def test_a_name_that_is_not_ours_is_in_the_way(fit: None) -> None:
+    ledger.NAMES.mkdir()
+    (ledger.NAMES / "other").touch()
+    assert host_obstacles() == []
+    (ledger.NAMES / "fl-h3").touch()
+    assert host_obstacles() == [
+        Obstacle("the network name fl-h3 is taken, not by a run of ours", "ip netns delete fl-h3")
+    ]
+    ledger.FOLDER.mkdir()
+    assert host_obstacles() == []  # what a killed run has left is removed by the next
+
+
+def test_another_session_is_in_the_way(fit: None) -> None:
+    with ledger.locked(ledger.FOLDER, ledger.NAMES):
+        (found,) = host_obstacles()
+    assert f"(process {os.getpid()})" in found.what
+
+
+# --- what a kernel cannot do of a spec
+
+
+@pytest.mark.parametrize(
+    ("ground", "keys", "refused"),
+    [
+        (STOCK, {}, []),
+        (STOCK, {"queue": "dctcp"}, ["cc"]),
+        (STOCK, {"queue": "red"}, []),
+        (STOCK, {"rto_min": "1ms"}, ["rto_min"]),
+        (STOCK, {"rto_min": "8ms"}, []),
+        (STOCK, {"transport": "roce", "pfc": "on"}, ["pfc", "transport"]),
+        (BARE, {**STILL, "traffic_class": "lossless"}, ["traffic_class"]),
+        (BARE, {}, ["delay, switch_delay"]),
+        (BARE, STILL, []),
+        (BARE, {**STILL, "lossy_link": "h2:0.1"}, ["delay, switch_delay"]),
+        (BARE, {**STILL, "queue": "red"}, ["queue"]),
+        (LAB_REAL, {"transport": "roce", "pfc": "on"}, []),
+        (LAB_REAL, {"rto_min": "1ms"}, []),
+    ],
+)
+def test_what_a_kernel_lacks_is_refused_by_key(
+    fit: None, ground: Ground, keys: dict[str, str], refused: list[str]
+) -> None:
+    assert [key for key, _, _ in unfit(spec(**keys), ground)] == refused
+
+
+def test_a_spec_that_does_not_fit_goes_to_the_lab_or_nowhere(fit: None) -> None:
+    odd = spec(rto_min="1ms")
+    assert real_place(None, [spec(), odd], KERNEL)[0] == "lab"
+    with pytest.raises(
+        BadRequest, match=r"^rto_min: 1ms is given; allowed: whole timer ticks of this kernel, 4ms each"
+    ):
+        real_place("host", [spec(), odd], KERNEL)
+    with pytest.raises(BadRequest, match=r"^--on: lab is given, and there is no lab kernel"):
+        real_place("lab", [spec()], None)
+
+
+# --- the virtual clock
+
+
+def test_the_virtual_clock_needs_the_lab_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_virtual(KERNEL) is KERNEL
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    with pytest.raises(RuntimeError, match=r"\./run_experiment kernel build"):
+        check_virtual(None)
+
+
+@pytest.mark.parametrize(("system", "machine"), [("Linux", "aarch64"), ("Darwin", "arm64")])
+def test_elsewhere_the_vm_and_the_real_clock_are_offered(
+    monkeypatch: pytest.MonkeyPatch, system: str, machine: str
+) -> None:
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    with pytest.raises(
+        BadRequest, match=rf"^clock: virtual is given on {system} {machine}, .*--clock real.*vagrant up"
+    ):
+        check_virtual(None)
