@@ -57,7 +57,7 @@ def test_the_answer_is_never_above_what_the_machine_carries(limit_bps: float, un
 
 def test_steps_are_seconds_of_many_to_one() -> None:
     spec = step_spec(9, 250_000_000, has_delay=True)
-    assert (spec.hosts, spec.rate_bps, spec.duration_ns, spec.capture) == (9, 250_000_000, 10**9, "hot")
+    assert (spec.hosts, spec.rate_bps, spec.duration_ns, spec.capture) == (9, 250_000_000, 10**9, "all")
     assert spec.traffic is not None
     assert {flow.receiver for flow in spec.traffic} == {"h1"} and len(spec.traffic) == 8
     assert spec.delay_ns > 0
