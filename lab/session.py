@@ -112,7 +112,7 @@ def job_document(job: Job) -> dict[str, Any]:
 class Start:
     """How the first process is started: its command line, which finds orders on descriptor 3, events on 4 and the job's
     standard error on 5; exactly this environment; the processor cores that it may use; the folder with its orders,
-    which is removed once they have been read; and whether it is to run before all others, where the user may ask that."""
+    which is removed once they have been read; and whether it is to run before all others, where that is allowed."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]

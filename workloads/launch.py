@@ -31,7 +31,7 @@ _SET_NAME = ("unshare", "--uts", "/bin/sh", "-c", 'echo "$0" >/proc/sys/kernel/h
 
 def own_name(is_ours: bool) -> tuple[str, ...]:
     """Words behind which a program has a host's name, beside the host's network that the words before them enter. On a
-    kernel that is ours alone it also lets all else go first; where others' programs are, they would never let it run."""
+    kernel that is ours alone it also lets all else go first; beside programs of others it would never get to run."""
     return ("chrt", "--idle", "0", *_SET_NAME) if is_ours else _SET_NAME
 
 
