@@ -78,18 +78,17 @@ class Ledger:
             self._names.mkdir()
         if path.exists():
             raise NameTaken(f"the name {path} is taken")
-        self.note(name=path.name)
+        self.note(name=path.name, inode=network.stat().st_ino)
         path.touch(0o444, exist_ok=False)
         if _LIBC.mount(bytes(network), bytes(path), None, _MS_BIND, None):
             raise OSError(ctypes.get_errno(), f"mount {path}: {os.strerror(ctypes.get_errno())}")
-        self.note(name=path.name, inode=path.stat().st_ino)
 
     def taken(self) -> list[Path]:
         """Names with our prefix that are there."""
         return sorted(self._names.glob(f"{PREFIX}*"))
 
     def settle(self) -> list[str]:
-        """Undo all that is noted, last first; returns what was removed, and what is ours no longer, in words."""
+        """Undo all that is noted; returns what was removed, and what is ours no longer, in words."""
         facts = self._facts()
         said = [self._end(Process(fact["pid"], fact["started"])) for fact in facts if "pid" in fact]
         said += self.forget_names()
@@ -103,9 +102,8 @@ class Ledger:
     def forget_names(self) -> list[str]:
         """Remove the names that were given so far; returns them, and what is ours no longer, in words."""
         facts = [fact for fact in self._facts() if "name" in fact]
-        inodes = {fact["name"]: fact["inode"] for fact in facts if "inode" in fact}
-        names = dict.fromkeys(fact["name"] for fact in reversed(facts))
-        return [self._forget(self._names / name, inodes.get(name)) for name in names]
+        inodes = {fact["name"]: fact["inode"] for fact in facts}
+        return [self._forget(self._names / name, inode) for name, inode in inodes.items()]
 
     def _facts(self) -> list[dict[str, Any]]:
         """What is noted; a line that was cut short by a full disk or a kill told of nothing that was done."""
@@ -125,8 +123,9 @@ class Ledger:
         return f"process {process.pid}"
 
     @staticmethod
-    def _forget(path: Path, inode: int | None) -> str:
-        """Remove a name. Without an inode it was noted and perhaps not made: then it is an empty file, or nothing."""
+    def _forget(path: Path, inode: int) -> str:
+        """Remove the name of the network with this inode. A name that was noted and not made yet is an empty file, or
+        nothing."""
         try:
             found = path.stat()
         except FileNotFoundError:

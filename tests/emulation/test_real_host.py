@@ -1,6 +1,7 @@
 """Runs on this machine's own kernel: what they need, what they show while they run, and that nothing stays behind.
 
 They need root; where this kernel lacks netem the links have no delay. What cannot run here is skipped with the reason.
+tests/emulation/test_real_host_in_the_lab.py runs them on a kernel that has all.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.conftest import ROOT
 from tests.emulation import host
 from tests.emulation.conftest import run_experiment
 from topologies import trial
+from topologies.ground import OWN_KINDS
 
 LIMIT_S = 60.0
 ON_HOST = ("incast", "--only", "--clock", "real", "--on", "host")
@@ -113,7 +115,7 @@ def test_after_kill_9_the_kernel_ends_all_and_clean_removes_the_names(tmp_path: 
     before = host.state()
     with started(tmp_path / "run", *keys(), *LONG) as process:
         own = namespace()
-        assert len(processes(own)) > 10  # the guest, Open vSwitch's two, nine tcpdumps
+        assert len(processes(own)) >= 4  # the first one, the guest, Open vSwitch's two
         process.kill()
         process.wait()
         assert host.within(2.0, lambda: not processes(own))
@@ -229,6 +231,8 @@ def test_a_full_disk_is_one_line_and_nothing_stays(tmp_path: Path) -> None:
     ],
 )
 def test_what_this_kernel_cannot_do_is_refused(tmp_path: Path, given: list[str], said: str) -> None:
+    if trial.kinds() >= OWN_KINDS and ("pfc" in given[0] or "roce" in given[0]):
+        pytest.skip("this kernel has the queues that PFC and RoCE need")
     if "rto_min" in given[0] and trial.here().tick_ns == 1_000_000:
         pytest.skip("this kernel's timers tick every millisecond")
     if "delay" in given[0] and "netem" in trial.kinds():

@@ -40,7 +40,7 @@ def test_what_is_noted_survives_the_session(places: tuple[Path, Path]) -> None:
     folder, names = places
     names.mkdir()
     with locked(folder, names) as ledger:
-        ledger.note(name="fl-h1")
+        ledger.note(name="fl-h1", inode=7)
     assert folder.is_dir()
     (names / "fl-h1").touch()  # made, and killed before it was another network's name
     with locked(folder, names) as ledger:
@@ -55,8 +55,8 @@ def test_only_what_is_noted_is_removed(places: tuple[Path, Path]) -> None:
     for name in ("fl-h1", "fl-h2", "other"):
         (names / name).touch()
     with locked(folder, names) as ledger:
-        ledger.note(name="fl-h2")
-        ledger.note(name="fl-h9")  # noted, and never made
+        ledger.note(name="fl-h2", inode=7)
+        ledger.note(name="fl-h9", inode=7)  # noted, and never made
         assert ledger.settle() == [str(names / "fl-h2")]
     assert sorted(path.name for path in names.iterdir()) == ["fl-h1", "other"]
 
@@ -64,7 +64,7 @@ def test_only_what_is_noted_is_removed(places: tuple[Path, Path]) -> None:
 def test_a_line_that_was_cut_short_tells_nothing(places: tuple[Path, Path]) -> None:
     folder, names = places
     with locked(folder, names) as ledger:
-        ledger.note(name="fl-h1")
+        ledger.note(name="fl-h1", inode=7)
         with (folder / "ledger").open("a") as file:
             file.write('{"name": "fl-h')
         assert ledger.settle() == []

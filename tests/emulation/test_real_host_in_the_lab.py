@@ -1,0 +1,30 @@
+"""The tests of runs on a machine's own kernel, on one that has Open vSwitch's module and netem and nothing else to do:
+the lab kernel on the real clock, in which they are root."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.kernel import Kernel
+from tests.conftest import run_in_lab
+
+pytestmark = pytest.mark.lab
+
+LIMIT_S = 400.0
+# Open vSwitch does not forward in a kernel's first ten seconds, and each run would wait for them.
+TESTS = (
+    'sleep 10; exec "$0" -m pytest -p no:cacheprovider -q -rs --basetemp=/dev/shm/tests'
+    " tests/emulation/test_real_host.py"
+)
+
+
+def test_runs_on_a_whole_kernel_leave_nothing_either(kernel: Kernel, tmp_path: Path) -> None:
+    words = ("/bin/sh", "-c", TESTS, sys.executable)
+    ran = run_in_lab(kernel, words, results=tmp_path, clock="real", watchdog_s=LIMIT_S, memory_bytes=2 << 30)
+    assert ran.status == 0, ran.stdout[-4000:] or ran.stderr
+    passed, skipped = (re.findall(rf"(\d+) {word}", ran.stdout) for word in ("passed", "skipped"))
+    assert int(passed[0]) >= 11 and int(skipped[0]) == 4, ran.stdout
