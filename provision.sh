@@ -46,13 +46,20 @@ installed() { [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/
 
 packages() { have packages "${needed[@]}"; }
 
-# Installs what is missing of the packages, for a step.
-have() {
-    local step=$1 missing=() package
-    shift
+# Sets missing: those of the packages that are not installed.
+find_missing() {
+    local package
+    missing=()
     for package; do
         installed "$package" || missing+=("$package")
     done
+}
+
+# Installs what is missing of the packages, for a step.
+have() {
+    local step=$1 missing
+    shift
+    find_missing "$@"
     if [ ${#missing[@]} = 0 ]; then
         echo "$step: all $# are installed already"
     else
@@ -162,10 +169,8 @@ kernel() {
 
 # Nothing here is a failure: who cannot have a package does without.
 examples() {
-    local missing=() package
-    for package in "${optional[@]}"; do
-        installed "$package" || missing+=("$package")
-    done
+    local missing
+    find_missing "${optional[@]}"
     if [ ${#missing[@]} = 0 ]; then
         echo "examples: all ${#optional[@]} packages are installed already"
     else

@@ -18,7 +18,7 @@ import numpy as np
 from analysis import shaping, text
 from analysis.parquet import read_columns
 from analysis.run import Run
-from analysis.shaping_ports import shaped_ports
+from analysis.shaping_ports import Port, shaped_ports
 from topologies.units import BadRequest
 
 FAITHFUL, UNFAITHFUL, NOT_MEASURED = "faithful", "unfaithful", "not measured"
@@ -26,14 +26,15 @@ VIRTUAL = "virtual"
 
 # The CPUs' idle time is told in ticks of 10 ms, and looked at every 100 ms: with less than one tick in ten nothing
 # shows that they were not full all the time, and where all are full, work that becomes due waits.
-LEAST_IDLE = 0.1
+LEAST_IDLE_SHARE = 0.1
 # The process that plays the hosts has one CPU at most: what is left is what it could have done more.
-MOST_HOSTS = 0.9
+MOST_HOSTS_SHARE = 0.9
 # Of a round, or of the time in which a port's buffer drains where processes decide when packets leave.
-MOST_LATE = 0.1
+MOST_LATE_SHARE = 0.1
 _PACED_BY_THE_KERNEL = ("incast", "permutation", "all_to_all", "long_flows", "iperf3")
 FEWEST_NAPS = 20  # of which the 99th percentile is the latest
-MOST_RATE_ERROR = 0.02  # half of what a collapse verdict could bear, and what a comparison with virtual time asks for
+# Half of what a collapse verdict could bear, and what a comparison with virtual time asks for.
+MOST_RATE_ERROR_SHARE = 0.02
 # Faster or slower than this the kernel's own steering never makes the clock (MAXFREQ, linux/timex.h): what is more, was
 # set.
 MOST_STEERING = 500e-6
@@ -145,18 +146,34 @@ def _limits(run: Run) -> Iterator[Limit]:
     yield _stepped(machine)
 
 
-def _limit(
-    name: str,
-    measured: float | None,
-    unit: str,
-    because: str,
-    source: str,
-    most: float | None = None,
-    least: float | None = None,
-    what: str = "",
-) -> Limit:
-    holds = None if measured is None else measured <= most if most is not None else measured >= (least or 0.0)
-    return Limit(name, measured, most, least, unit, what, holds, because, source)
+@dataclass(frozen=True)
+class _Asked:
+    """What a limit is about: its name, what it measures in words, its unit and why it is what it is."""
+
+    name: str
+    what: str
+    unit: str
+    because: str
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was measured (None: nothing was), and where it was read, or why it was not."""
+
+    measured: float | None
+    source: str
+
+
+def _at_most(asked: _Asked, most: float | None, found: _Found) -> Limit:
+    """A limit that holds up to `most`, which nobody knows (None) where nothing was measured."""
+    holds = None if found.measured is None or most is None else found.measured <= most
+    return Limit(asked.name, found.measured, most, None, asked.unit, asked.what, holds, asked.because, found.source)
+
+
+def _at_least(asked: _Asked, least: float, found: _Found) -> Limit:
+    """A limit that holds from `least` on."""
+    holds = None if found.measured is None else found.measured >= least
+    return Limit(asked.name, found.measured, None, least, asked.unit, asked.what, holds, asked.because, found.source)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,58 +209,45 @@ def _read(run: Run, name: str, columns: tuple[str, ...]) -> _Record:
     return _Record(kept, path) if len(kept["time_ns"]) > 1 else _Record({}, f"{path} has no rows of the rounds")
 
 
-def _shares(run: Run, machine: _Record, name: str) -> np.ndarray:
-    """By how much a column of CPU time grew beside the clock, between any two looks that the traffic fills."""
+def _windows(run: Run, machine: _Record, column: str) -> tuple[np.ndarray, str]:
+    """By how much a column of CPU time grew beside the clock, between any two looks that the traffic fills (k,), and
+    where this was read, or why there are none."""
     if not machine.columns or run.traffic_ns is None:
-        return np.zeros(0)
+        return np.zeros(0), machine.source
     times = machine.columns["time_ns"]
     inside = np.minimum(times[1:], run.traffic_ns[1]) - np.maximum(times[:-1], run.traffic_ns[0])
     length = np.diff(times)
     full = (length >= _FULL * _WINDOW_NS) & (inside >= _FULL * length)
-    return machine.steps(name)[full] / length[full]
+    return machine.steps(column)[full] / length[full], machine.source if full.any() else _TOO_SHORT
 
 
 def _headroom(run: Run, machine: _Record) -> Limit:
-    shares = _shares(run, machine, "idle_ns")
+    shares, source = _windows(run, machine, "idle_ns")
     least = float(shares.min()) / run.measured["fidelity"]["cpus"] if len(shares) else None
-    return _limit(
-        "CPU headroom",
-        least,
-        "share",
-        "with less, work that becomes due finds every CPU busy, and waits",
-        machine.source if len(shares) or not machine.columns else _TOO_SHORT,
-        least=LEAST_IDLE,
-        what="idle in the busiest 100 ms",
-    )
+    because = "with less, work that becomes due finds every CPU busy, and waits"
+    asked = _Asked("CPU headroom", "idle in the busiest 100 ms", "share", because)
+    return _at_least(asked, LEAST_IDLE_SHARE, _Found(least, source))
 
 
 def _hosts(run: Run, machine: _Record) -> Limit:
-    shares = _shares(run, machine, "hosts_ns")
-    return _limit(
-        "hosts' process",
-        float(shares.max()) if len(shares) else None,
-        "share",
-        "it plays all hosts on one CPU: where that is full, hosts answer late",
-        machine.source if len(shares) or not machine.columns else _TOO_SHORT,
-        most=MOST_HOSTS,
-        what="of one CPU in the busiest 100 ms",
-    )
+    shares, source = _windows(run, machine, "hosts_ns")
+    because = "it plays all hosts on one CPU: where that is full, hosts answer late"
+    asked = _Asked("hosts' process", "of one CPU in the busiest 100 ms", "share", because)
+    return _at_most(asked, MOST_HOSTS_SHARE, _Found(float(shares.max()) if len(shares) else None, source))
 
 
 def _run_queue(run: Run, wakes: _Record) -> Limit:
     late_ns = wakes.within(run.traffic_ns, "late_ns")
-    enough = len(late_ns) >= FEWEST_NAPS
     span_s, because = _patience(run)
+    asked = _Asked("run-queue delay", "at the 99th percentile", "s", because)
+    return _at_most(asked, MOST_LATE_SHARE * span_s, _lateness(late_ns, wakes))
+
+
+def _lateness(late_ns: np.ndarray, wakes: _Record) -> _Found:
+    if len(late_ns) >= FEWEST_NAPS:
+        return _Found(shaping.percentile_99(late_ns) / 1e9, wakes.source)
     few = f"{text.counted(len(late_ns), 'nap')} of the guard in the rounds, of {FEWEST_NAPS} needed: more rounds"
-    return _limit(
-        "run-queue delay",
-        shaping.percentile_99(late_ns) / 1e9 if enough else None,
-        "s",
-        because,
-        wakes.source if enough or not wakes.columns else few,
-        most=MOST_LATE * span_s,
-        what="at the 99th percentile",
-    )
+    return _Found(None, few if wakes.columns else wakes.source)
 
 
 def _patience(run: Run) -> tuple[float, str]:
@@ -266,48 +270,38 @@ def _shaping(run: Run) -> Iterator[Limit]:
     ports, trouble = shaped_ports(run)
     worst = max(ports, key=lambda each: abs(each.error), default=None)
     shakiest = max(ports, key=lambda each: each.jitter_s / each.saved_s, default=None)
-    yield _limit(
-        "shaper accuracy",
-        abs(worst.error) if worst else None,
-        "share",
-        "a rate that is off by more cannot be told from the configured one, nor compared with virtual time's",
-        worst.source if worst else trouble,
-        most=MOST_RATE_ERROR,
-        what="off the configured rate",
-    )
-    yield _limit(
-        "timestamp jitter",
-        shakiest.jitter_s if shakiest else None,
-        "s",
-        "so much of the line's time the shaper's bucket saves up: a timer that is later loses it",
-        shakiest.source if shakiest else trouble,
-        most=shakiest.saved_s if shakiest else None,
-        what="about a frame's time, of 99 gaps in 100",
-    )
+    yield _accuracy(worst, trouble)
+    yield _jitter(shakiest, trouble)
+
+
+def _accuracy(worst: Port | None, trouble: str) -> Limit:
+    because = "a rate that is off by more cannot be told from the configured one, nor compared with virtual time's"
+    asked = _Asked("shaper accuracy", "off the configured rate", "share", because)
+    found = _Found(abs(worst.error), worst.source) if worst else _Found(None, trouble)
+    return _at_most(asked, MOST_RATE_ERROR_SHARE, found)
+
+
+def _jitter(shakiest: Port | None, trouble: str) -> Limit:
+    because = "so much of the line's time the shaper's bucket saves up: a timer that is later loses it"
+    asked = _Asked("timestamp jitter", "about a frame's time, of 99 gaps in 100", "s", because)
+    found = _Found(shakiest.jitter_s, shakiest.source) if shakiest else _Found(None, trouble)
+    return _at_most(asked, shakiest.saved_s if shakiest else None, found)
 
 
 def _dropped(machine: _Record) -> Limit:
-    squeezed = int(machine.steps("squeezed").sum())
-    return _limit(
-        "softnet drops",
-        int(machine.steps("dropped").sum()) if machine.columns else None,
-        "packets",
-        "no switch or NIC of the fabric dropped them: the kernel had no room for them between two of its queues",
-        f"{machine.source}; a CPU put work off {squeezed} times" if machine.columns else machine.source,
-        most=0,
-    )
+    because = "no switch or NIC of the fabric dropped them: the kernel had no room for them between two of its queues"
+    asked = _Asked("softnet drops", "", "packets", because)
+    if not machine.columns:
+        return _at_most(asked, 0, _Found(None, machine.source))
+    source = f"{machine.source}; a CPU put work off {int(machine.steps('squeezed').sum())} times"
+    return _at_most(asked, 0, _Found(int(machine.steps("dropped").sum()), source))
 
 
 def _uncaptured(run: Run) -> Limit:
     losses = run.measured.get("capture", {})
-    return _limit(
-        "capture losses",
-        sum(losses.values()) if losses else None,
-        "packets",
-        "what a capture lacks looks like loss in the network",
-        f"tcpdump's own count at {text.counted(len(losses), 'point')}" if losses else "nothing was captured",
-        most=0,
-    )
+    asked = _Asked("capture losses", "", "packets", "what a capture lacks looks like loss in the network")
+    source = f"tcpdump's own count at {text.counted(len(losses), 'point')}"
+    return _at_most(asked, 0, _Found(sum(losses.values()), source) if losses else _Found(None, "nothing was captured"))
 
 
 def _stepped(machine: _Record) -> Limit:
@@ -316,12 +310,7 @@ def _stepped(machine: _Record) -> Limit:
     reading_ns = machine.columns.get("reading_ns", np.zeros(1, np.int64))
     sure_ns = np.maximum(moved_ns - (reading_ns[1:] + reading_ns[:-1]) / 2, 0)
     longest_ns = float(machine.steps("time_ns").max(initial=_WINDOW_NS))
-    return _limit(
-        "clock steps",
-        float(sure_ns.max(initial=0)) / 1e9 if machine.columns else None,
-        "s",
-        "the kernel steers its clock by 500 ppm at most: what is more was set, and intervals across it are wrong",
-        machine.source,
-        most=MOST_STEERING * longest_ns / 1e9,
-        what="between two looks",
-    )
+    because = "the kernel steers its clock by 500 ppm at most: what is more was set, and intervals across it are wrong"
+    asked = _Asked("clock steps", "between two looks", "s", because)
+    measured_s = float(sure_ns.max(initial=0)) / 1e9 if machine.columns else None
+    return _at_most(asked, MOST_STEERING * longest_ns / 1e9, _Found(measured_s, machine.source))

@@ -8,19 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis import text
-from analysis.pages.markup import Html, table
-from analysis.pages.shell import paragraph, section
 from analysis.run import Run
 from analysis.verdicts import goodput_bps, median_seconds
 from topologies.units import BadRequest, parse_duration_ns, parse_rate_bps
 
 MOST_TIMES = 1_000_000
-_TOLD = (
-    "Time ran slower in this run than in what was asked for: rates were divided and durations multiplied. On the right,"
-    " what the same would have been in the original time. The kernel's own timers were not slowed down"
-    " (docs/real-clock.md)."
-)
-_NAMES = {
+_TIME_SCALE = "time_scale"
+NAMES = {
     "rate_bps": "rate of hosts' links",
     "goodput_bps": "goodput",
     "median_round_s": "median round",
@@ -43,11 +37,11 @@ class Figure:
 
 def scale_of(run: Run) -> float | None:
     """How many times slower time ran; None where it ran as asked. Raises BadRequest for a scale that is none."""
-    scale = run.provenance.get("scale")
+    scale = run.spec.get(_TIME_SCALE)
     if scale is None:
         return None
     if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 1 <= scale <= MOST_TIMES:
-        raise BadRequest(f"{run.path / 'provenance.json'}: scale {scale!r}; allowed: 1 to {MOST_TIMES:,}")
+        raise BadRequest(f"{run.path / 'spec.yaml'}: {_TIME_SCALE} {scale!r}; allowed: 1 to {MOST_TIMES:,}")
     return float(scale)
 
 
@@ -74,20 +68,10 @@ def _figures(run: Run, times: float) -> Iterator[Figure]:
 def in_original_time(run: Run) -> dict[str, Any] | None:
     """The scale, and what the figures would be in the original time, as the keys say; None where time ran as asked."""
     times = scale_of(run)
-    return None if times is None else {"times": times, **{each.key: each.original for each in figures(run)}}
+    return None if times is None else {_TIME_SCALE: times, **{each.key: each.original for each in figures(run)}}
 
 
 def line(run: Run) -> str:
     """The main figures in the original time as one line; empty where time ran as asked."""
-    told = ", ".join(f"{_NAMES[each.key]} {each.words(each.original)}" for each in figures(run))
+    told = ", ".join(f"{NAMES[each.key]} {each.words(each.original)}" for each in figures(run))
     return told and f"in the original time, {text.digits(scale_of(run) or 1)} times faster: {told}"
-
-
-def original_time(run: Run) -> Html:
-    """The section of a run's page; nothing where time ran as asked."""
-    times = scale_of(run)
-    if times is None:
-        return Html("")
-    rows = [[_NAMES[each.key], each.words(each.measured), each.words(each.original)] for each in figures(run)]
-    heads = ("", "as it ran", f"{text.digits(times)} times faster, as asked")
-    return section("Slower time", paragraph(_TOLD, "soft"), table(heads, rows, numbers=(1, 2)))

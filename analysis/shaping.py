@@ -31,11 +31,10 @@ class Frames:
 @dataclass(frozen=True)
 class Shaped:
     """What a shaper did with frames that had been waiting: its rate, by how much 99 of 100 gaps between frames differ
-    from the frame's time at most, over how long and how many gaps."""
+    from the frame's time at most, and how many gaps there were."""
 
     rate_bps: float
     jitter_s: float
-    seconds: float
     gaps: int
 
 
@@ -78,18 +77,17 @@ def waiting_spans(left: Frames, came: np.ndarray, way_ns: int) -> list[tuple[int
 
 def shaped(left: Frames, spans: Sequence[tuple[int, int]], rate_bps: int, saved_ns: int) -> Shaped | None:
     """Rate and jitter over the spans, each without its first `saved_ns`, in which the shaper may give out what it has
-    saved up; None where too few frames left in them."""
+    saved up; None where too few frames left in them, or all at one time."""
     gap_ns, size = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for first, last in spans:
         begin = int(np.searchsorted(left.time_ns[: last + 1], left.time_ns[first] + saved_ns))
         gap_ns.append(np.diff(left.time_ns[begin : last + 1]))
         size.append(left.wire_bytes[begin + 1 : last + 1])
     gaps_ns, sizes = np.concatenate(gap_ns), np.concatenate(size)
-    if len(gaps_ns) < FEWEST_GAPS:
+    if len(gaps_ns) < FEWEST_GAPS or not gaps_ns.any():
         return None
     jitter_ns = percentile_99(np.abs(gaps_ns - sizes * 8e9 / rate_bps))
-    lasted_ns = float(gaps_ns.sum())
-    return Shaped(float(sizes.sum()) * 8e9 / lasted_ns, jitter_ns / 1e9, lasted_ns / 1e9, len(gaps_ns))
+    return Shaped(float(sizes.sum() * 8e9 / gaps_ns.sum()), jitter_ns / 1e9, len(gaps_ns))
 
 
 def percentile_99(values: np.ndarray) -> float:

@@ -34,10 +34,9 @@ def shaped_ports(run: Run) -> tuple[list[Port], str]:
         return [], "no capture of a port towards a host"
     sent = _sent(run, addresses)
     found = {port: _shaped(run, port, ip, sent) for port, ip in seen.items()} if sent else {}
+    ports = [each for each in found.values() if each is not None]
     few = f"fewer than {shaping.FEWEST_GAPS} frames are known to have waited at {next(iter(seen))}"
-    return [
-        each for each in found.values() if each is not None
-    ], few if sent else "no capture of a sender (capture=all)"
+    return ports, few if sent else "no capture of a sender (capture=all)"
 
 
 def _sent(run: Run, addresses: dict[str, int]) -> shaping.Frames | None:

@@ -18,13 +18,13 @@ from experiments.runner import RunFailed, Setting, guest_environment, kernel_fac
 from experiments.spec import Spec, parse
 from lab.session import Event, Job, Stop
 from topologies import trial
-from topologies.ground import HOST
+from topologies.ground import MACHINE
 from topologies.units import format_rate
 
 LADDER_BPS = tuple(digit * 10**power for power in range(7, 11) for digit in (1, 2, 5))[:10]  # 10 Mb/s to 10 Gb/s
 _HALVINGS = 2
 _TRIES = 2  # a machine that others use is unlucky now and then
-_WATCHDOG_S = 240.0
+WATCHDOG_S = 240.0  # of all steps
 _ALWAYS = {"workload": "long_flows", "duration": "1s", "capture": "all"}
 
 
@@ -35,7 +35,13 @@ class Step:
     rate_bps: int
     verdict: str
     because: str
-    is_faithful: bool
+
+    @property
+    def is_faithful(self) -> bool:
+        """Whether the guard had nothing to say against it."""
+        from analysis.fidelity import FAITHFUL
+
+        return self.verdict == FAITHFUL
 
 
 @dataclass
@@ -113,14 +119,14 @@ class _Ladder:
 
     @staticmethod
     def _judged(folder: Path) -> Step:
-        from analysis.fidelity import FAITHFUL, judge
+        from analysis.fidelity import judge
         from analysis.run import Run
 
         records.convert(folder)
         found, spec = judge(Run(folder)), rundir.read_spec(folder)
         assert found is not None  # every step is on the real clock
         because = "; ".join(limit.words for limit in found.broken or found.unmeasured)
-        return Step(spec.rate_bps, found.verdict, because, found.verdict == FAITHFUL)
+        return Step(spec.rate_bps, found.verdict, because)
 
 
 def machine(setting: Setting) -> Machine:
@@ -135,7 +141,7 @@ def calibrate(
     """Calibrate the place of the setting's real clock, with run directories of all steps in `folder`, which is empty;
     raises RunFailed when it does not come to an end."""
     place = setting.real_on
-    has_delay = place != HOST or "netem" in trial.kinds()
+    has_delay = place != MACHINE or "netem" in trial.kinds()
     ladder = _Ladder(folder, hosts, has_delay, on_step)
     job = Job(
         argv=(sys.executable, "-m", "experiments.calibrate_inside", str(folder), place),
@@ -144,7 +150,7 @@ def calibrate(
         cwd=rundir.ROOT,
         memory_bytes=limits.memory_bytes(step_spec(hosts, LADDER_BPS[-1], has_delay)),
         clock="real",
-        watchdog_s=_WATCHDOG_S,
+        watchdog_s=setting.watchdog_s,
     )
     errors = io.BytesIO()
     outcome = run_job(place, setting.kernel, job, ladder.note, stop, stdout=errors, stderr=errors)

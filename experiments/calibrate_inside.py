@@ -1,4 +1,5 @@
-"""The part of a calibration that happens where the fabric is: `python -m experiments.calibrate_inside FOLDER lab|host`.
+"""The part of a calibration that happens where the fabric is: `python -m experiments.calibrate_inside FOLDER PLACE`,
+"lab" or "machine".
 
 Runs one spec after the other, each once its folder FOLDER/NUMBER is there with spec.yaml in it, until FOLDER/end is:
 the lab takes seconds to boot, and needs ten more before Open vSwitch forwards.
@@ -13,7 +14,6 @@ from pathlib import Path
 
 from experiments import guest, rundir
 from experiments.stage import ground_of
-from topologies.units import BadRequest
 
 END = "end"
 _POLL_S = 0.02
@@ -30,21 +30,17 @@ def awaited(folder: Path, number: int) -> Path | None:
 
 
 def main(folder: Path, place: str) -> int:
-    """Exit status 0 at the end, 130 when interrupted; a step that fails is told, and ends it."""
-    guest.prepare()
-    try:
-        for number in count():
-            step = awaited(folder, number)
-            if step is None:
-                return 0
-            guest.run(rundir.read_spec(step), step, ground_of(place, "real"))
-            guest.tell("step", number=number)
-    except KeyboardInterrupt:
-        return 130
-    except (OSError, RuntimeError, BadRequest) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    """All steps; exit status as of a run (see `guest.status_of`), a step that fails ends it."""
+    return guest.status_of(lambda: _play(folder, place))
+
+
+def _play(folder: Path, place: str) -> None:
+    for number in count():
+        step = awaited(folder, number)
+        if step is None:
+            return
+        guest.run(rundir.read_spec(step), step, ground_of(place, "real"))
+        guest.tell("step", number=number)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from experiments.spec import Spec, known
 from lab.cache import own_cache
@@ -100,8 +99,3 @@ def warnings(specs: Mapping[str, Spec], calibrations: Iterable[Calibration], mac
         for label, spec in specs.items()
         if max(spec.link_rates_bps) > found.rate_bps
     ]
-
-
-def row(found: Calibration) -> dict[str, Any]:
-    """A calibration as `--json` prints it."""
-    return asdict(found)

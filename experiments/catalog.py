@@ -61,6 +61,15 @@ class Plan:
     clocks: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Labelled:
+    """One run of a call: its label, its resolved spec, its clock."""
+
+    label: str
+    spec: Spec
+    clock: str
+
+
 _MODULES = (
     "demo",
     "incast",

@@ -134,8 +134,8 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--on",
         choices=PLACES,
-        help="where the real clock runs: on this machine's own kernel (host: needs root), or in the lab's; default:"
-        " host where that can be",
+        help="where the real clock runs: on this machine's own kernel (machine: needs root), or in the lab's; default:"
+        " machine where that can be",
     )
 
 
@@ -264,10 +264,3 @@ def _add_kernel(commands: Any) -> None:
     )
     build.set_defaults(action=machine.kernel_build)
     steps.add_parser("info", help="version, configuration, what is missing").set_defaults(action=machine.kernel_info)
-
-
-# What values of the wrong kind in a run directory's files lead to, where no check of their own names them.
-_DAMAGE = (
-    *(TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, AssertionError),
-    *(RecursionError, MemoryError, StopIteration),
-)

@@ -20,7 +20,7 @@ from experiments.stage import Stage
 from topologies.namespaces import entered
 from topologies.units import format_duration
 from workloads import rounds
-from workloads.iperf3_flows import FIRST_PORT, Gate, Opener, SenderTest, Sending, listening_ports, programs
+from workloads.iperf3_flows import FIRST_PORT, Gate, SenderTest, Sending, listening_ports, programs
 from workloads.iperf3_process import CLIENT, SERVER, WRAPPER
 from workloads.launch import Followed, Launch, last_lines
 
@@ -58,11 +58,11 @@ def _tests(stage: Stage) -> list[SenderTest]:
 def _launch(stage: Stage, tests: Sequence[SenderTest], gate: Gate, folder: Path) -> Launch:
     sending = _sending(stage.spec)
     words = programs(tests, sending, gate, folder, os.environ, rundir.ROOT)
-    opener = Opener(gate, [test.port for test in tests], lambda: _listening(stage), lead_ns(stage))
+    ports = [test.port for test in tests]
 
     def beat() -> None:
         tell("beat")
-        opener()
+        gate.open_when(ports, lambda: _listening(stage), lead_ns(stage))
 
     timeout_ns = known(stage.spec.duration_ns) + _PATIENCE_NS + len(words) * _PROCESS_NS
     return Launch(words, timeout_ns, beat, _BEAT_NS, flush=lambda: None)
@@ -81,22 +81,13 @@ def _account(
     run: Run, tests: Sequence[SenderTest], followed: Sequence[Followed], folder: Path, begin_ns: int | None
 ) -> None:
     """How every test went, which flows it had, and all of them as one round."""
-    clients = [_told(folder / CLIENT / test.sender.name) for test in tests]
-    told: list[dict[str, Any]] = [
-        {
-            "sender": test.sender.name,
-            "receiver": test.receiver.name,
-            "port": test.port,
-            "begin_ns": client.get("begin_ns"),
-            "end_ns": client.get("end_ns"),
-            "ends": {role: _end(each, folder / role / test.sender.name) for role, each in ends.items()},
-        }
-        for test, client, *pair in zip(tests, clients, followed, followed[len(tests) :])
-        for ends in [dict(zip((SERVER, CLIENT), pair))]
+    servers, clients = followed[: len(tests)], followed[len(tests) :]
+    told = [
+        _told_of(test, {SERVER: server, CLIENT: client}, folder)
+        for test, server, client in zip(tests, servers, clients)
     ]
-    version = next((client["version"] for client in clients if client), None)
     run.facts["iperf3"] = {
-        "version": version,
+        "version": _version(tests, folder),
         "wrapper": metadata.version(WRAPPER),
         "begin_ns": begin_ns,
         "ended": INTERRUPTED,
@@ -107,6 +98,25 @@ def _account(
     if begin_ns is not None:
         received_bytes = sum(_received_bytes(test, folder) for test in tests)
         one_round(run, begin_ns, received_bytes, max(ends_ns, default=None))
+
+
+def _told_of(test: SenderTest, ends: Mapping[str, Followed], folder: Path) -> dict[str, Any]:
+    """How a test went: its span, and the end of its server and of its client."""
+    client = _told(folder / CLIENT / test.sender.name)
+    return {
+        "sender": test.sender.name,
+        "receiver": test.receiver.name,
+        "port": test.port,
+        "begin_ns": client.get("begin_ns"),
+        "end_ns": client.get("end_ns"),
+        "ends": {role: _end(each, folder / role / test.sender.name) for role, each in ends.items()},
+    }
+
+
+def _version(tests: Sequence[SenderTest], folder: Path) -> str | None:
+    """Of iperf3, as the first client that came so far has told it."""
+    clients = (_told(folder / CLIENT / test.sender.name) for test in tests)
+    return next((client["version"] for client in clients if client), None)
 
 
 def _told(stem: Path) -> dict[str, Any]:

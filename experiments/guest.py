@@ -1,4 +1,4 @@
-"""The part of a run that happens where the fabric is: `python -m experiments.guest RUN lab|host`.
+"""The part of a run that happens where the fabric is: `python -m experiments.guest RUN lab|machine`.
 
 Reads RUN/spec.yaml, builds the fabric, runs the workload under capture and telemetry, and leaves raw facts:
 measured.json, pcap/, telemetry/*.samples. Nothing here knows the host's clock, so equal specs leave equal
@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from experiments.drive import drive
 from experiments.spec import TO_ONE, Spec, known
 from experiments.stage import Stage, ground_of, staged
 from topologies import qdisc
-from topologies.ground import VIRTUAL, Ground
+from topologies.ground import LAB_VIRTUAL, Ground
 from topologies.units import BadRequest
 from workloads import counters, rounds
 from workloads.capture import Capture, Point
@@ -89,7 +90,7 @@ def sampled_ports(stage: Stage) -> list[str]:
     return ports[:_MOST_SAMPLED_PORTS]
 
 
-def run(spec: Spec, folder: Path, ground: Ground = VIRTUAL) -> None:
+def run(spec: Spec, folder: Path, ground: Ground = LAB_VIRTUAL) -> None:
     """One run, start to end; what was measured is written even when it is interrupted."""
     measured: dict[str, Any] = {
         "format": rundir.FORMAT,
@@ -230,23 +231,28 @@ def _stop_once(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-def prepare() -> None:
+def _prepare() -> None:
     """Have this process wake when it asked to, and heed a wish to stop."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
     signal.signal(signal.SIGINT, _stop_once)
 
 
-def main(folder: Path, place: str) -> int:
-    """Exit status 0 when the run is whole, 130 when it was interrupted."""
-    prepare()
+def status_of(work: Callable[[], None]) -> int:
+    """Do the work of a guest: exit status 0 when it is whole, 130 when it was interrupted; a failure is told."""
+    _prepare()
     try:
-        run(rundir.read_spec(folder), folder, ground_of(place, rundir.read_clock(folder)))
+        work()
     except KeyboardInterrupt:
         return 130
     except (OSError, RuntimeError, BadRequest) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def main(folder: Path, place: str) -> int:
+    """One run; its exit status (see `status_of`)."""
+    return status_of(lambda: run(rundir.read_spec(folder), folder, ground_of(place, rundir.read_clock(folder))))
 
 
 if __name__ == "__main__":

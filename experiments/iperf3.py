@@ -27,7 +27,10 @@ def check_iperf3(spec: Spec) -> None:
     """Raise BadRequest for what iperf3 cannot do, or what its wrapper would wait for without end."""
     if spec.workload != IPERF3:
         return
-    duration_ns, interval_ns, streams = known(spec.duration_ns), known(spec.iperf3_interval_ns), _streams(spec)
+    duration_ns, interval_ns = known(spec.duration_ns), known(spec.iperf3_interval_ns)
+    streams = known(spec.iperf3_streams)
+    if streams > MOST_STREAMS:
+        refuse("iperf3_streams", f"{streams} is given", f"up to {MOST_STREAMS}, as many as iperf3 takes")
     if duration_ns % _SECOND_NS:
         refuse(
             "duration", f"{format_duration(duration_ns)} is given with workload={IPERF3}", "whole seconds, 1s or more"
@@ -48,14 +51,7 @@ def check_iperf3(spec: Spec) -> None:
         )
 
 
-def _streams(spec: Spec) -> int:
-    streams = known(spec.iperf3_streams)
-    if streams > MOST_STREAMS:
-        refuse("iperf3_streams", f"{streams} is given", f"up to {MOST_STREAMS}, as many as iperf3 takes")
-    return streams
-
-
-def check_tool(spec: Spec) -> None:
+def check_iperf3_tool(spec: Spec) -> None:
     """Raise BadRequest when iperf3, or its wrapper, is not there, as far as that shows from outside."""
     if spec.workload != IPERF3:
         return

@@ -8,9 +8,10 @@ from fractions import Fraction
 from typing import Any, Callable
 
 from controller.pfc_frame import MOST_QUANTA
-from experiments import laggards, slow_time, traffic
+from experiments import laggards, traffic
 from experiments.failures import ALLOWED as ALLOWED_FAILURES
 from experiments.failures import format_failures, parse_failures
+from experiments.slow_motion import pace
 from topologies.rdma import MTUS_BYTES
 from topologies.units import (
     BadRequest,
@@ -36,7 +37,7 @@ class Kind:
     parse: Callable[[Any, str], Any]
     format: Callable[[Any], Any]
     allowed: str
-    slowed: Callable[[Any, slow_time.Pace], Any]
+    slowed: Callable[[Any, pace.Pace], Any]
 
 
 def optional(kind: Kind) -> Kind:
@@ -45,7 +46,7 @@ def optional(kind: Kind) -> Kind:
         lambda value, name: None if value is None or value == AUTO else kind.parse(value, name),
         lambda value: AUTO if value is None else kind.format(value),
         f"{kind.allowed}, or auto",
-        lambda value, pace: None if value is None else kind.slowed(value, pace),
+        lambda value, by: None if value is None else kind.slowed(value, by),
     )
 
 
@@ -70,7 +71,7 @@ def choice(*words: str) -> Kind:
             raise BadRequest(f"{name}: {value!r} is unknown; allowed: {', '.join(words)}")
         return word
 
-    return Kind(check, str, ", ".join(words), slow_time.timeless)
+    return Kind(check, str, ", ".join(words), pace.timeless)
 
 
 def format_ratio(ratio: Fraction) -> str:
@@ -214,37 +215,33 @@ def _text(value: Any, name: str) -> str:
     return words
 
 
-RATE = Kind(_positive(parse_rate_bps), format_rate, "a rate such as 400Gbps", slow_time.rate_bps)
-SIZE = Kind(_positive(parse_bytes), format_bytes, "a size such as 600KB or 256KiB", slow_time.timeless)
-SIZE_OR_NONE = Kind(parse_bytes, format_bytes, "a size such as 20KB, or 0B", slow_time.timeless)
-DURATION = Kind(parse_duration_ns, format_duration, "a duration such as 1us or 200ms", slow_time.duration_ns)
-SPAN = Kind(_positive(parse_duration_ns), format_duration, "a duration above zero such as 200ms", slow_time.duration_ns)
-COUNT = Kind(_positive(_whole), int, "a whole number above zero", slow_time.timeless)
-NUMBER = Kind(_whole, int, "a whole number", slow_time.timeless)
-SWITCH = Kind(_switch, bool, "on, off", slow_time.timeless)
-PROBABILITY = Kind(_probability, float, "a probability above 0, up to 1", slow_time.timeless)
-RATIO = Kind(
-    _ratio, format_ratio, f"a ratio from {LEAST_RATIO}:1 to {MOST_RATIO}:1 such as 2:1 or 3:2", slow_time.timeless
-)
-ALPHA = Kind(_alpha, float, _ALPHA_ALLOWED, slow_time.timeless)
-QUANTA = Kind(_quanta, int, f"1 to {MOST_QUANTA}", slow_time.timeless)
-ROCE_MTU = Kind(_roce_mtu, format_bytes, _ROCE_MTUS, slow_time.timeless)
-SCHEDULE = Kind(parse_failures, format_failures, ALLOWED_FAILURES, slow_time.events)
-TRAFFIC = Kind(traffic.parse_flows, traffic.format_spans, traffic.ALLOWED_FLOWS, slow_time.spans)
-STUCK = Kind(traffic.parse_stuck, traffic.format_spans, traffic.ALLOWED_STUCK, slow_time.spans)
-SIZES = Kind(_sizes, _format_sizes, _SIZES_ALLOWED, slow_time.timeless)
-COUNT_OR_NONE = Kind(_not_negative, int, "a whole number, zero or more", slow_time.timeless)
-SPREAD = Kind(_spread, float, "0 to 3", slow_time.timeless)
-TEXT = Kind(_text, str, "printable text in one line", slow_time.timeless)
-SLOW_HOSTS = Kind(
-    laggards.parse_slow_hosts, laggards.format_numbers, "HOST:TIMES such as h3:2, or none", slow_time.timeless
-)
+RATE = Kind(_positive(parse_rate_bps), format_rate, "a rate such as 400Gbps", pace.rate_bps)
+SIZE = Kind(_positive(parse_bytes), format_bytes, "a size such as 600KB or 256KiB", pace.timeless)
+SIZE_OR_NONE = Kind(parse_bytes, format_bytes, "a size such as 20KB, or 0B", pace.timeless)
+DURATION = Kind(parse_duration_ns, format_duration, "a duration such as 1us or 200ms", pace.duration_ns)
+SPAN = Kind(_positive(parse_duration_ns), format_duration, "a duration above zero such as 200ms", pace.duration_ns)
+COUNT = Kind(_positive(_whole), int, "a whole number above zero", pace.timeless)
+NUMBER = Kind(_whole, int, "a whole number", pace.timeless)
+SWITCH = Kind(_switch, bool, "on, off", pace.timeless)
+PROBABILITY = Kind(_probability, float, "a probability above 0, up to 1", pace.timeless)
+RATIO = Kind(_ratio, format_ratio, f"a ratio from {LEAST_RATIO}:1 to {MOST_RATIO}:1 such as 2:1 or 3:2", pace.timeless)
+ALPHA = Kind(_alpha, float, _ALPHA_ALLOWED, pace.timeless)
+QUANTA = Kind(_quanta, int, f"1 to {MOST_QUANTA}", pace.timeless)
+ROCE_MTU = Kind(_roce_mtu, format_bytes, _ROCE_MTUS, pace.timeless)
+SCHEDULE = Kind(parse_failures, format_failures, ALLOWED_FAILURES, pace.events)
+TRAFFIC = Kind(traffic.parse_flows, traffic.format_spans, traffic.ALLOWED_FLOWS, pace.spans)
+STUCK = Kind(traffic.parse_stuck, traffic.format_spans, traffic.ALLOWED_STUCK, pace.spans)
+SIZES = Kind(_sizes, _format_sizes, _SIZES_ALLOWED, pace.timeless)
+COUNT_OR_NONE = Kind(_not_negative, int, "a whole number, zero or more", pace.timeless)
+SPREAD = Kind(_spread, float, "0 to 3", pace.timeless)
+TEXT = Kind(_text, str, "printable text in one line", pace.timeless)
+SLOW_HOSTS = Kind(laggards.parse_slow_hosts, laggards.format_numbers, "HOST:TIMES such as h3:2, or none", pace.timeless)
 SLOW_LINKS = Kind(
-    laggards.parse_slow_links, laggards.format_rates, "HOST:RATE such as h3:10Gbps, or none", slow_time.host_rates
+    laggards.parse_slow_links, laggards.format_rates, "HOST:RATE such as h3:10Gbps, or none", pace.host_rates
 )
 LOSSY_LINKS = Kind(
     laggards.parse_lossy_links,
     laggards.format_numbers,
     "HOST:PROBABILITY such as h3:0.001, or none",
-    slow_time.timeless,
+    pace.timeless,
 )

@@ -16,13 +16,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from experiments import rundir
-from experiments.places import host_obstacles
+from experiments.own_kernel import machine_obstacles
 from experiments.runner import guest_environment
 from lab.boot import VIRTUAL_START_NS, memory_folder, run
 from lab.kernel import find_kernel
 from lab.session import Job, LabError
 from topologies import trial
-from topologies.ground import STOCK_KINDS, SYSTEM
+from topologies.ground import LAB, MACHINE, STOCK_KINDS, SYSTEM
 
 _TOOLS = {
     "ovs-vswitchd": "openvswitch-switch",
@@ -37,7 +37,7 @@ _TOOLS = {
     "ip": "iproute2",
     "ping": "iputils-ping",
 }
-VIRTUAL, REAL, BOTH = "virtual", "real", "both"
+BOTH = "both"
 _LIMITING_KINDS = frozenset(("tbf", "bfifo"))  # no port without a rate, and a buffer of bytes
 _SMALLEST_GUEST_BYTES = 256 << 20
 _BOOT_LIMIT_S = 60.0
@@ -46,15 +46,14 @@ _LAB_YEAR = str(datetime.fromtimestamp(VIRTUAL_START_NS // 10**9, timezone.utc).
 
 @dataclass(frozen=True)
 class Check:
-    """One requirement: what was looked at, which clock needs it, whether it holds, what was seen, and the command or
-    step that mends it.
+    """One requirement: what was looked at, runs of which place need it, whether it holds, what was seen, and the
+    command or step that mends it.
 
-    clock: VIRTUAL for what the lab kernel takes, REAL for what this machine's own takes, or BOTH. is_needed: nothing
-    runs without it.
+    place: LAB for the lab kernel, MACHINE for this machine's own, or BOTH. is_needed: nothing runs there without it.
     """
 
     name: str
-    clock: str
+    place: str
     holds: bool
     seen: str
     fix: str = ""
@@ -73,24 +72,24 @@ def checks() -> list[Check]:
 
 def lab_checks() -> list[Check]:
     """What runs in the lab kernel need."""
-    return [check() for check in (_tools, _framework, _machine, _kernel, _soft_roce, _memory, _boot)]
+    return [check() for check in (_tools, _framework, _platform, _kernel, _soft_roce, _memory, _boot)]
 
 
 def runnable(found: Sequence[Check]) -> list[str]:
     """What can run here, as options of the command line; `found` are all checks."""
-    missing = {check.clock for check in found if check.is_needed and not check.holds}
+    missing = {check.place for check in found if check.is_needed and not check.holds}
     ways = []
-    if not missing & {BOTH, VIRTUAL}:
+    if not missing & {BOTH, LAB}:
         ways += ["--clock virtual", "--clock real --on lab"]
-    if not missing & {BOTH, REAL}:
-        ways.append("--clock real --on host")
+    if not missing & {BOTH, MACHINE}:
+        ways.append("--clock real --on machine")
     return ways
 
 
-def _machine() -> Check:
+def _platform() -> Check:
     seen = f"{platform.system()} {platform.machine()}"
     fix = "the lab kernel runs on Linux on x86-64 only: use --clock real, here or in the VM (docs/vm.md)"
-    return Check("machine", VIRTUAL, seen == "Linux x86_64", seen, fix)
+    return Check("platform", LAB, seen == "Linux x86_64", seen, fix)
 
 
 def _tools() -> Check:
@@ -113,7 +112,7 @@ def _framework() -> Check:
 def _kernel() -> Check:
     kernel = find_kernel()
     seen = f"{kernel.version} ({kernel.config_hash}) {'; '.join(kernel.warnings)}".strip() if kernel else "none built"
-    return Check("lab kernel", VIRTUAL, kernel is not None, seen, "./run_experiment kernel build")
+    return Check("lab kernel", LAB, kernel is not None, seen, "./run_experiment kernel build")
 
 
 def _soft_roce() -> Check:
@@ -122,15 +121,15 @@ def _soft_roce() -> Check:
     holds = kernel is not None and kernel.features.has_soft_roce
     fix = "./run_experiment kernel build --source FILE, with a source of Linux 7 or newer"
     seen = "in the lab kernel" if holds else "not in the lab kernel: TCP alone"
-    return Check("soft-RoCE", VIRTUAL, holds, seen, fix, is_needed=False)
+    return Check("soft-RoCE", LAB, holds, seen, fix, is_needed=False)
 
 
 def _memory() -> Check:
     try:
-        return Check("guest memory", VIRTUAL, True, str(memory_folder(_SMALLEST_GUEST_BYTES)))
+        return Check("guest memory", LAB, True, str(memory_folder(_SMALLEST_GUEST_BYTES)))
     except LabError as error:
         fix = "set FABRICLAB_MEMORY to a folder with room that is not mounted noexec"
-        return Check("guest memory", VIRTUAL, False, str(error), fix)
+        return Check("guest memory", LAB, False, str(error), fix)
 
 
 def _boot() -> Check:
@@ -138,7 +137,7 @@ def _boot() -> Check:
     kernel = find_kernel()
     fix = "run it again with FABRICLAB_MEMORY set to another folder, or build the kernel anew"
     if kernel is None:
-        return Check("boot", VIRTUAL, False, "no lab kernel to boot", "./run_experiment kernel build")
+        return Check("boot", LAB, False, "no lab kernel to boot", "./run_experiment kernel build")
     output = io.BytesIO()
     with tempfile.TemporaryDirectory() as results:
         job = Job(
@@ -152,19 +151,19 @@ def _boot() -> Check:
     said = output.getvalue().decode(errors="replace").strip()
     if outcome.status or said != _LAB_YEAR:
         lines = [*outcome.log, *said.splitlines()]
-        return Check("boot", VIRTUAL, False, lines[-1] if lines else outcome.ended_as, fix)
-    return Check("boot", VIRTUAL, True, f"up and down in {outcome.wall_s:.2f} s as user {os.geteuid()}")
+        return Check("boot", LAB, False, lines[-1] if lines else outcome.ended_as, fix)
+    return Check("boot", LAB, True, f"up and down in {outcome.wall_s:.2f} s as user {os.geteuid()}")
 
 
 def _own_kernel() -> list[Check]:
     """What runs on this machine's own kernel need, beside tools and framework."""
-    obstacles = host_obstacles()
+    obstacles = machine_obstacles()
     if obstacles:
-        return [Check("own kernel", REAL, False, each.what, each.fix) for each in obstacles]
+        return [Check("own kernel", MACHINE, False, each.what, each.fix) for each in obstacles]
     ground = trial.here()
     switch = "its module" if ground.datapath == SYSTEM else "a process, as the kernel has no module of it"
     seen = f"{platform.release()}, as root; Open vSwitch is {switch}"
-    return [Check("own kernel", REAL, True, seen), _kinds(ground.kinds)]
+    return [Check("own kernel", MACHINE, True, seen), _kinds(ground.kinds)]
 
 
 def _kinds(kinds: frozenset[str]) -> Check:
@@ -173,4 +172,4 @@ def _kinds(kinds: frozenset[str]) -> Check:
     seen = f"without {', '.join(lacking)}" if lacking else f"all of {', '.join(sorted(STOCK_KINDS))}"
     modules = " ".join(f"sch_{kind}" for kind in lacking)
     fix = f"a kernel with {modules} (Debian: linux-image-amd64 or -arm64), or a spec that does not ask for them"
-    return Check("queues", REAL, not lacking, seen, fix, is_needed=bool(_LIMITING_KINDS & set(lacking)))
+    return Check("queues", MACHINE, not lacking, seen, fix, is_needed=bool(_LIMITING_KINDS & set(lacking)))

@@ -1,4 +1,4 @@
-"""The Mininet prompt on a fabric, where that is: `python -m experiments.prompt RUN lab|host`."""
+"""The Mininet prompt on a fabric, where that is: `python -m experiments.prompt RUN lab|machine`."""
 
 from __future__ import annotations
 

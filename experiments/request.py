@@ -29,7 +29,7 @@ class Request:
     experiment: Experiment
     keys: Mapping[str, Any]
     clock: str | None = None
-    scale: str | None = None
+    time_scale: str | None = None
 
 
 class _TextLoader(yaml.BaseLoader):
@@ -73,8 +73,8 @@ def requested(name: str) -> Request:
     if clock is not None and clock not in CLOCKS:
         raise BadRequest(f"clock: {clock!r} is unknown; allowed: {', '.join(CLOCKS)}")
     keys = {key: value for key, value in document.items() if key not in DESCRIBING_KEYS}
-    scale = document.get(TIME_SCALE)
-    return Request(find(experiment), keys, clock, None if scale is None else str(scale))
+    time_scale = document.get(TIME_SCALE)
+    return Request(find(experiment), keys, clock, None if time_scale is None else str(time_scale))
 
 
 def _read(path: Path) -> Any:

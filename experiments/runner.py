@@ -16,18 +16,19 @@ from typing import Any, Callable
 from controller.policy import FRAMEWORK_VARIABLE, FRAMEWORKS
 from experiments import fabrics, limits, records, rundir
 from experiments.launch import STALL_S, carried
+from experiments.own_kernel import SEARCH_PATH
 from experiments.places import run_job
 from experiments.spec import LAUNCH, Spec, known
-from lab import host
+from lab import machine
 from lab.kernel import Kernel
 from lab.session import Job, Outcome, Stop
-from topologies.ground import HOST, LAB
+from topologies.ground import LAB, MACHINE
 from topologies.units import BadRequest, format_bytes
 
 VIRTUAL = "virtual"
 WATCHDOG_S = 900.0
+SHELL = "shell"
 SHELL_WATCHDOG_S = 24 * 3600.0
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Mininet imports distutils; setuptools' stand-in for it takes longer than all else that a run imports.
 _STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"} if sys.version_info < (3, 12) else {}
@@ -41,7 +42,7 @@ _STALLED = (
     " virtual time (docs/launch.md); --stall SECONDS allows more"
 )
 
-_FIRST = {LAB: "the lab kernel", HOST: "the run's first process"}
+_FIRST = {LAB: "the lab kernel", MACHINE: "the run's first process"}
 _TOLD_TOOLS = ("openvswitch", "openflow_framework")  # the lab tells their versions
 
 OnEvent = Callable[[str, dict[str, Any]], None]
@@ -64,8 +65,8 @@ class Task:
 class Setting:
     """What all tasks of a call share: the lab kernel (None: there is none), the clock ("virtual" or "real"), the
     command line that asked, the wall-clock limits of a run, and of a launched program that makes no virtual progress,
-    the place of runs on the real clock ("lab" or "host"), and how many times slower than asked time runs (None: it does
-    not)."""
+    the place of runs on the real clock ("lab" or "machine"), and how many times slower than asked time runs (None: it
+    does not)."""
 
     kernel: Kernel | None
     clock: str
@@ -73,7 +74,7 @@ class Setting:
     watchdog_s: float = WATCHDOG_S
     stall_s: float | None = STALL_S
     real_on: str = LAB
-    scale: float | None = None
+    time_scale: float | None = None
 
     def clock_of(self, task: Task) -> str:
         """The clock of a task."""
@@ -91,12 +92,12 @@ class RunFailed(RuntimeError):
 def guest_environment(place: str = LAB) -> dict[str, str]:
     """The whole environment where a fabric is: nothing of the caller's leaks into a run."""
     return {
-        "PATH": _PATH,
+        "PATH": SEARCH_PATH,
         "HOME": "/root",
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "TMPDIR": "/dev/shm" if place == LAB else str(host.SCRATCH),
+        "TMPDIR": "/dev/shm" if place == LAB else str(machine.SCRATCH),
         "SHELL": "/bin/bash",
         **_STDLIB_DISTUTILS,
         **_chosen_framework(),
@@ -116,7 +117,7 @@ def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambd
     if stop.requested:
         raise RunFailed(f"{task.label}: not begun")
     clock = setting.clock_of(task)
-    slower = {} if setting.scale is None else {rundir.TIME_SCALE: setting.scale}
+    slower = {} if setting.time_scale is None else {rundir.TIME_SCALE: setting.time_scale}
     rundir.write_spec(task.folder, task.spec, experiment=task.experiment, label=task.label, clock=clock, **slower)
     rundir.write_fabric(task.folder, fabrics.document(task.spec))
     times_s: dict[str, float] = {}
@@ -155,14 +156,13 @@ def _provenance(task: Task, setting: Setting, outcome: Outcome) -> dict[str, Any
         "ended": rundir.now(),
         "ended_as": outcome.ended_as,
         "exit_status": outcome.status,
-        **({} if setting.scale is None else {"scale": setting.scale}),
         **({"asked": dict(task.asked)} if task.asked else {}),
     }
 
 
 def kernel_facts(kernel: Kernel | None, place: str) -> dict[str, Any]:
     """The kernel of a run: of this machine's own nothing is known but its version."""
-    if place == HOST or kernel is None:
+    if place == MACHINE or kernel is None:
         return {"version": platform.release(), "config_hash": None, "warnings": []}
     return {"version": kernel.version, "config_hash": kernel.config_hash, "warnings": list(kernel.warnings)}
 
@@ -248,7 +248,7 @@ def _run_some(tasks: Sequence[Task], at_once: int, setting: Setting, stop: Stop,
 def open_shell(spec: Spec, setting: Setting, folder: Path) -> int:
     """The Mininet prompt on the fabric of `spec`, on our terminal; `folder` is writable from inside. Returns
     its exit status."""
-    task = Task("main", spec, folder, "shell")
+    task = Task("main", spec, folder, SHELL)
     rundir.write_spec(folder, spec, experiment=task.experiment, label=task.label, clock=setting.clock)
     place = setting.place_of(task)
     terminal = {"TERM": os.environ.get("TERM", "dumb")}

@@ -16,7 +16,7 @@ from topologies import rdma, trial
 from topologies.addresses import interface
 from topologies.describe import FabricDescription, PortEnd, describe, ends
 from topologies.emulate import Fabric, emulate
-from topologies.ground import HOST, LAB_REAL, VIRTUAL, Ground
+from topologies.ground import LAB_REAL, LAB_VIRTUAL, MACHINE, Ground
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Stage:
     description: FabricDescription
     fabric: Fabric
     controller: Controller | None
-    ground: Ground = VIRTUAL
+    ground: Ground = LAB_VIRTUAL
 
     @property
     def hosts(self) -> list[str]:
@@ -66,13 +66,13 @@ class Stage:
 
 def ground_of(place: str, clock: str) -> Ground:
     """The kernel that this process runs in, which is that of `place`, on `clock`."""
-    if place == HOST:
+    if place == MACHINE:
         return trial.here()
-    return VIRTUAL if clock == "virtual" else LAB_REAL
+    return LAB_VIRTUAL if clock == "virtual" else LAB_REAL
 
 
 @contextmanager
-def staged(spec: Spec, ground: Ground = VIRTUAL) -> Iterator[Stage]:
+def staged(spec: Spec, ground: Ground = LAB_VIRTUAL) -> Iterator[Stage]:
     """The spec's fabric on `ground`, routed and ready; everything is removed at the end. Raises RuntimeError when the
     controller does not come up, BadRequest when the kernel lacks what the transport needs."""
     topo = fabrics.topology(spec)

@@ -15,14 +15,14 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lab.cache import own_cache
-from lab.session import Event, Job, LabError, Outcome, Session, Start, Stop, control_folder, job_document
+from lab.session import Hear, Job, LabError, Outcome, Session, Start, Stop, control_folder, job_document, unheard
 
 # The clock of every virtual run starts here: equal runs, equal time stamps.
 VIRTUAL_START_NS = 1_700_000_000_000_000_000
@@ -33,7 +33,7 @@ _PYTHON = "/usr/bin/python3"
 def run(
     kernel: Path,
     job: Job,
-    on_event: Callable[[Event, float], None] = lambda event, wall_s: None,
+    on_event: Hear = unheard,
     stdout: Any = None,
     stderr: Any = None,
     stop: Stop | None = None,

@@ -53,6 +53,11 @@ class Process:
             return False
 
 
+def names_like_ours() -> list[Path]:
+    """Names of networks with our prefix that are there, whoever made them."""
+    return sorted(NAMES.glob(f"{PREFIX}*"))
+
+
 class Ledger:
     """The open ledger of one session, under the lock of this machine's one place."""
 
@@ -82,10 +87,6 @@ class Ledger:
         path.touch(0o444, exist_ok=False)
         if _LIBC.mount(bytes(network), bytes(path), None, _MS_BIND, None):
             raise OSError(ctypes.get_errno(), f"mount {path}: {os.strerror(ctypes.get_errno())}")
-
-    def taken(self) -> list[Path]:
-        """Names with our prefix that are there."""
-        return sorted(self._names.glob(f"{PREFIX}*"))
 
     def settle(self) -> list[str]:
         """Undo all that is noted; returns what was removed, and what is ours no longer, in words."""

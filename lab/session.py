@@ -1,7 +1,7 @@
 """One job under way: its first process is started, its output passed on, its events told, its limits kept.
 
-The first process is the lab kernel (lab/boot.py) or the first one of private namespaces (lab/host.py); it dies with the
-process that started it, even when that is killed with SIGKILL (PR_SET_PDEATHSIG).
+The first process is the lab kernel (lab/boot.py) or the first one of private namespaces (lab/machine.py); it dies with
+the process that started it, even when that is killed with SIGKILL (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ _CONTROL_PATH_LENGTH = 70
 _LOG_LINES = 60
 
 Event = dict[str, Any]
+Hear = Callable[[Event, float], None]  # an event, and the wall seconds from the first process's start to it
+
+
+def unheard(event: Event, wall_s: float) -> None:
+    """Where nobody listens."""
 
 
 class LabError(RuntimeError):
@@ -124,10 +129,8 @@ class Start:
 class Session:
     """One place that runs one job: owns its first process and its pipes from start to end."""
 
-    def __init__(
-        self, job: Job, start: Start, on_event: Callable[[Event, float], None], outputs: tuple[Any, Any], stop: Stop
-    ) -> None:
-        self.job, self.first, self.on_event, self.outputs, self.stop = job, start, on_event, outputs, stop
+    def __init__(self, job: Job, start: Start, on_event: Hear, outputs: tuple[Any, Any], stop: Stop) -> None:
+        self.job, self.start, self.on_event, self.outputs, self.stop = job, start, on_event, outputs, stop
         self.log: deque[str] = deque(maxlen=_LOG_LINES)
         self.status: int | None = None
         self.ended_as = "died"
@@ -139,7 +142,7 @@ class Session:
     def run(self) -> Outcome:
         """Start the first process, pump its pipes until it ends, and say how it went."""
         with _raw_terminal(self.job.interactive):
-            process = self._start()
+            process = self._launch()
             try:
                 self._pump(process)
             finally:
@@ -147,7 +150,7 @@ class Session:
                 self.pipes.close()
         return self._outcome(process.returncode)
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _launch(self) -> subprocess.Popen[bytes]:
         parent = os.getpid()
 
         def prepare() -> None:
@@ -157,15 +160,15 @@ class Session:
             # The job's files are ours too: a fabric of processes opens more than the usual 1,024.
             _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-            os.sched_setaffinity(0, self.first.cores)
-            if self.first.is_urgent:
+            os.sched_setaffinity(0, self.start.cores)
+            if self.start.is_urgent:
                 with suppress(PermissionError):
                     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
             self.pipes.place_in_child()
 
         return subprocess.Popen(
-            self.first.command,
-            env=dict(self.first.env),
+            self.start.command,
+            env=dict(self.start.env),
             stdin=None if self.job.interactive else subprocess.DEVNULL,
             stdout=None if self.job.interactive else self.pipes.stdout[1],
             stderr=self.pipes.log[1],
@@ -233,7 +236,7 @@ class Session:
         for event in map(json.loads, filter(None, lines)):
             self.beat_s = time.monotonic() if event["event"] == "beat" else None
             if event["event"] == "booted":
-                shutil.rmtree(self.first.control, ignore_errors=True)  # it has been read: a killed run leaves nothing
+                shutil.rmtree(self.start.control, ignore_errors=True)  # it has been read: a killed run leaves nothing
                 if self.ended_as != "died":
                     self._ask_to_stop(self.ended_as)  # what was asked before may have come too early to be heard
             if event["event"] == "exit":

@@ -25,7 +25,7 @@ from mininet.topo import Topo
 
 from topologies import hosts, namespaces, qdisc
 from topologies.addresses import GATEWAY, PREFIX_LENGTH, SUBNET, interface
-from topologies.ground import NETDEV, VIRTUAL, Ground
+from topologies.ground import LAB_VIRTUAL, NETDEV, Ground
 from topologies.netlink import (
     Netlink,
     Port,
@@ -170,7 +170,7 @@ class Fabric(Mininet):
         host_profile: HostProfile,
         prefix: str = "",
         openflow_controller: str | None = None,
-        ground: Ground = VIRTUAL,
+        ground: Ground = LAB_VIRTUAL,
     ) -> None:
         self.host_profile, self.prefix, self.openflow_controller = host_profile, prefix, openflow_controller
         self.ground = ground
@@ -378,7 +378,7 @@ def emulate(
     host_profile: HostProfile,
     prefix: str = "",
     openflow_controller: str | None = None,
-    ground: Ground = VIRTUAL,
+    ground: Ground = LAB_VIRTUAL,
 ) -> Iterator[Fabric]:
     """A running fabric of `topo` on `ground` whose links and switches carry profiles; everything is removed at the end.
 

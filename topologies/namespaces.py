@@ -23,23 +23,28 @@ def _call(name: str, *arguments: object) -> None:
         raise OSError(code, f"{name}: {os.strerror(code)}")
 
 
+@contextmanager
+def _back_home() -> Iterator[None]:
+    """Run the block, which may leave the calling thread's namespace, and come back."""
+    home = os.open(_SELF, os.O_RDONLY)
+    try:
+        yield
+    finally:
+        _call("setns", home, _CLONE_NEWNET)
+        os.close(home)
+
+
 def create(name: str) -> int:
     """Make namespace `name`; returns an open descriptor of it. Raises FileExistsError when the name is taken."""
     _FOLDER.mkdir(parents=True, exist_ok=True)
     path = _FOLDER / name
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0o444))
-    home = os.open(_SELF, os.O_RDONLY)
     try:
-        _call("unshare", _CLONE_NEWNET)
-        try:
+        with scratch():
             _call("mount", _SELF.encode(), bytes(path), None, _MS_BIND, None)
-        finally:
-            _call("setns", home, _CLONE_NEWNET)
     except OSError:
         path.unlink()
         raise
-    finally:
-        os.close(home)
     return os.open(path, os.O_RDONLY)
 
 
@@ -47,13 +52,9 @@ def create(name: str) -> int:
 def scratch() -> Iterator[None]:
     """Run the block in a namespace of its own, which ends with it; affects the calling thread only. Raises
     PermissionError without the right to make one."""
-    home = os.open(_SELF, os.O_RDONLY)
-    try:
+    with _back_home():
         _call("unshare", _CLONE_NEWNET)
         yield
-    finally:
-        _call("setns", home, _CLONE_NEWNET)
-        os.close(home)
 
 
 def remove(name: str) -> None:
@@ -67,10 +68,6 @@ def remove(name: str) -> None:
 def entered(namespace: int) -> Iterator[None]:
     """Run the block inside `namespace` (an open descriptor); sockets made there stay there. Affects the calling
     thread only."""
-    home = os.open(_SELF, os.O_RDONLY)
-    try:
+    with _back_home():
         _call("setns", namespace, _CLONE_NEWNET)
         yield
-    finally:
-        _call("setns", home, _CLONE_NEWNET)
-        os.close(home)

@@ -108,38 +108,28 @@ class OpenVSwitch:
         """
         words: list[str] = []
         for bridge in bridges:
-            words += [
-                "--",
-                "add-br",
-                bridge.name,
-                "--",
-                "set",
-                "bridge",
-                bridge.name,
-                f"other-config:datapath-id={bridge.dpid:016x}",
-                "other-config:disable-in-band=true",
-                *(["datapath_type=netdev"] if self._datapath == NETDEV else []),
-                f"fail_mode={'secure' if controller else 'standalone'}",
-                f"protocols={PROTOCOLS}",
-            ]
-            if controller:
-                words += ["--", "set-controller", bridge.name, controller]
-                words += ["--", "set", "controller", bridge.name, *_CONTROLLER_OPTIONS]
+            words += self._bridge_words(bridge, controller)
             for number, interface in bridge.ports.items():
-                words += [
-                    "--",
-                    "add-port",
-                    bridge.name,
-                    interface,
-                    "--",
-                    "set",
-                    "interface",
-                    interface,
-                    f"ofport_request={number}",
-                ]
+                words += _port_words(bridge, number, interface)
         self.configure(words)
         if self._datapath == NETDEV:
             self._widen_ports(bridges[0])
+
+    def _bridge_words(self, bridge: Bridge, controller: str | None) -> list[str]:
+        """The commands that make a bridge, and tell it its controller."""
+        name = bridge.name
+        settings = [
+            f"other-config:datapath-id={bridge.dpid:016x}",
+            "other-config:disable-in-band=true",
+            *(["datapath_type=netdev"] if self._datapath == NETDEV else []),
+            f"fail_mode={'secure' if controller else 'standalone'}",
+            f"protocols={PROTOCOLS}",
+        ]
+        words = ["--", "add-br", name, "--", "set", "bridge", name, *settings]
+        if controller:
+            words += ["--", "set-controller", name, controller]
+            words += ["--", "set", "controller", name, *_CONTROLLER_OPTIONS]
+        return words
 
     def _widen_ports(self, bridge: Bridge) -> None:
         """By default all ports together could hold some 90 frames, whatever their queues may hold, and a port as many
@@ -203,3 +193,9 @@ class OpenVSwitch:
     def _send(pidfile: Path, number: signal.Signals) -> None:
         with suppress(FileNotFoundError, ValueError, ProcessLookupError):
             os.kill(int(pidfile.read_text()), number)
+
+
+def _port_words(bridge: Bridge, number: int, interface: str) -> list[str]:
+    """The commands that make an interface the port of that number."""
+    words = ["--", "add-port", bridge.name, interface]
+    return [*words, "--", "set", "interface", interface, f"ofport_request={number}"]

@@ -46,7 +46,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from topologies.ground import VIRTUAL, Ground
+from topologies.ground import LAB_VIRTUAL, Ground
 from topologies.netlink import (
     NLM_F_CREATE,
     NLM_F_DUMP,
@@ -112,12 +112,14 @@ def handle_text(handle: int) -> str:
     return f"{handle >> 16:x}:{minor:x}" if minor else f"{handle >> 16:x}:"
 
 
-def burst_bytes(link: LinkProfile, ground: Ground = VIRTUAL) -> int:
+def burst_bytes(link: LinkProfile, ground: Ground = LAB_VIRTUAL) -> int:
     """One frame, and what passes while a timer is late: time that the bucket cannot hold would be lost to the link."""
     return link.frame_bytes + link.rate_bps * ground.timer_lateness_ns // 8_000_000_000 + 1
 
 
-def switch_port(link: LinkProfile, switch: SwitchProfile, pool: int = 0, ground: Ground = VIRTUAL) -> tuple[Qdisc, ...]:
+def switch_port(
+    link: LinkProfile, switch: SwitchProfile, pool: int = 0, ground: Ground = LAB_VIRTUAL
+) -> tuple[Qdisc, ...]:
     """The stack of a switch egress port; `pool` is the number of its switch, whose ports share memory. Raises
     ValueError when the kernel lacks what the profiles ask for."""
     marking = None if switch.marking is None else switch.marking.at(link.rate_bps)
@@ -134,7 +136,7 @@ def switch_port(link: LinkProfile, switch: SwitchProfile, pool: int = 0, ground:
     )
 
 
-def nic(link: LinkProfile, ground: Ground = VIRTUAL) -> tuple[Qdisc, ...]:
+def nic(link: LinkProfile, ground: Ground = LAB_VIRTUAL) -> tuple[Qdisc, ...]:
     """The stack of a host's NIC: it delays and paces, and never drops. Raises ValueError when the kernel lacks what the
     profile asks for."""
     lossless = "rnic" if "rnic" in ground.kinds else "bfifo"

@@ -13,7 +13,9 @@ Value = Union[int, float, str, bool]
 
 TCA_OPTIONS = 2
 TICK_NS = 64  # PSCHED_SHIFT 6: the kernel tells times in units of 64 ns
-STATS_QUEUE, STATS_APP = 3, 4  # in TCA_STATS2
+# In TCA_STATS2; without TCA_STATS_PKT64 the packets are those of 32 bits in TCA_STATS_BASIC.
+_STATS_BASIC, STATS_QUEUE, STATS_APP, _STATS_PACKETS64 = 1, 3, 4, 8
+_STATS_BASIC_BYTES = 16  # struct gnet_stats_basic, padded
 _NETEM_LATENCY64 = 10
 _PFC_THRESHOLDS, _PFC_HOLD, _PFC_DISCARD = 1, 2, 3
 _RNIC_LIMIT, _RNIC_HOLD, _RNIC_RATE, _RNIC_PAIR = 1, 2, 3, 4
@@ -246,13 +248,25 @@ FORMATS: dict[str, type[Format]] = {
 }
 
 
+# headroom_drops, xoffs and all counts of bytes are of the packets that came in by this port.
+_PFC_COUNTERS = (
+    "held_ns",
+    "headroom_drops",
+    "discards",
+    "xoffs",
+    "ingress_bytes",
+    "headroom_bytes",
+    "max_ingress_bytes",
+    "max_headroom_bytes",
+)
+
+
 def statistics(kind: str, data: bytes) -> dict[str, int]:
     """TCA_STATS2: gnet_stats_basic, gnet_stats_queue, and a kind's own (tc_red_xstats, tc_pfc_xstats, rnic's)."""
     found = attributes(data)
-    (count,) = struct.unpack_from("=Q", found.get(1, bytes(8)))
-    packets = struct.unpack_from(
-        "=Q" if 8 in found else "=I", found[8] if 8 in found else found.get(1, bytes(16)), 0 if 8 in found else 8
-    )[0]
+    count, packets = struct.unpack_from("=QI", found.get(_STATS_BASIC, bytes(_STATS_BASIC_BYTES)))
+    if _STATS_PACKETS64 in found:
+        (packets,) = struct.unpack_from("=Q", found[_STATS_PACKETS64])
     queued, backlog, drops, _, overlimits = struct.unpack_from("=5I", found.get(STATS_QUEUE, bytes(20)))
     values = {
         "bytes": count,
@@ -269,16 +283,3 @@ def statistics(kind: str, data: bytes) -> dict[str, int]:
     if kind == "rnic" and STATS_APP in found:
         (values["held_ns"],) = struct.unpack("=Q", found[STATS_APP])
     return values
-
-
-# headroom_drops, xoffs and all counts of bytes are of the packets that came in by this port.
-_PFC_COUNTERS = (
-    "held_ns",
-    "headroom_drops",
-    "discards",
-    "xoffs",
-    "ingress_bytes",
-    "headroom_bytes",
-    "max_ingress_bytes",
-    "max_headroom_bytes",
-)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from topologies import namespaces, qdisc
-from topologies.ground import HOST, NETDEV, REAL_LATENESS_NS, SYSTEM, VIRTUAL, Ground
+from topologies.ground import LAB_VIRTUAL, NETDEV, SYSTEM, Ground, own_kernel
 from topologies.netlink import Netlink, NetlinkError, Port, Request, new_veth, text
 from topologies.profiles import LinkProfile, Marking, SwitchProfile
 from topologies.qdisc import Qdisc
@@ -26,14 +26,8 @@ _OPENVSWITCH_FAMILY = "ovs_datapath"  # linux/openvswitch.h
 
 def here() -> Ground:
     """This machine's own kernel; needs root (PermissionError). Raises OSError when it has no veth pairs."""
-    return Ground(
-        HOST,
-        is_virtual=False,
-        kinds=kinds(),
-        timer_lateness_ns=REAL_LATENESS_NS,
-        tick_ns=round(time.clock_getres(_CLOCK_MONOTONIC_COARSE) * 1e9),
-        datapath=SYSTEM if has_openvswitch() else NETDEV,
-    )
+    tick_ns = round(time.clock_getres(_CLOCK_MONOTONIC_COARSE) * 1e9)
+    return own_kernel(kinds(), tick_ns, SYSTEM if has_openvswitch() else NETDEV)
 
 
 def kinds() -> frozenset[str]:
@@ -46,9 +40,9 @@ def kinds() -> frozenset[str]:
 
 def _tried() -> Iterable[Qdisc]:
     """Each kind once, as ports and NICs have it, but at the root; RED as stock kernels know it."""
-    stacks = (*qdisc.switch_port(_LINK, _SWITCH, ground=VIRTUAL), *qdisc.nic(_LINK, VIRTUAL))
+    stacks = (*qdisc.switch_port(_LINK, _SWITCH, ground=LAB_VIRTUAL), *qdisc.nic(_LINK, LAB_VIRTUAL))
     found = {each.kind: replace(each, parent=qdisc.ROOT) for each in stacks}
-    found["red"].options["spaced"] = True
+    found["red"] = replace(found["red"], options={**found["red"].options, "spaced": True})
     return found.values()
 
 

@@ -73,29 +73,18 @@ class Gate:
         """Of a pipe."""
         return self.folder / name
 
-    def all_ready(self) -> bool:
+    def open_when(self, ports: Collection[int], listening: Callable[[], set[int]], lead_ns: int) -> None:
+        """Called again and again while the clients get ready: tells every client when all begin, `lead_ns` from now,
+        once each of them waits and `listening` names all of `ports`; once only."""
+        if self.begin_ns is None and self._all_ready() and set(ports) <= listening():
+            self.begin_ns = time.time_ns() + lead_ns
+            os.write(self._pipes[GATE], BEGIN.pack(self.begin_ns) * self.clients)
+
+    def _all_ready(self) -> bool:
         """Whether every client waits."""
         with suppress(BlockingIOError):
             self._ready += len(os.read(self._pipes[READY], self.clients))
         return self._ready == self.clients
-
-    def open(self, begin_ns: int) -> None:
-        """Tell every client when all begin."""
-        self.begin_ns = begin_ns
-        os.write(self._pipes[GATE], BEGIN.pack(begin_ns) * self.clients)
-
-
-class Opener:
-    """Called again and again while the clients get ready: opens the gate, `lead_ns` before all begin, once each of them
-    waits and `listening` names all of `ports`."""
-
-    def __init__(self, gate: Gate, ports: Collection[int], listening: Callable[[], set[int]], lead_ns: int) -> None:
-        self._gate, self._ports, self._listening, self._lead_ns = gate, set(ports), listening, lead_ns
-
-    def __call__(self) -> None:
-        """Look once."""
-        if self._gate.begin_ns is None and self._gate.all_ready() and self._ports <= self._listening():
-            self._gate.open(time.time_ns() + self._lead_ns)
 
 
 def programs(

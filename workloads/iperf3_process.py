@@ -89,9 +89,9 @@ def main(asked: Asked) -> int:
         _begin(asked)
     begin_ns = time.time_ns()
     result = end.run()
-    spans = {"begin_ns": begin_ns, "end_ns": time.time_ns(), "version": end.iperf_version}
+    told = {"begin_ns": begin_ns, "end_ns": time.time_ns(), "version": end.iperf_version}
     Path(asked.results).write_text(result.text + "\n")
-    os.write(1, json.dumps(spans).encode() + b"\n")
+    os.write(1, json.dumps(told).encode() + b"\n")
     if result.error:
         print(result.error, file=sys.stderr)
     return 1 if result.error else 0

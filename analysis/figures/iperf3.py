@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from analysis import text
 from analysis.figures.style import Skipped, label, legend_below, legend_rows, new_figure
-from analysis.kinds.iperf3_tests import Interval, Test, passed
+from analysis.kinds.iperf3_told import Interval, SenderTest, passed
 from analysis.run import Run
 
 _SENT, _RECEIVED, _PACKETS = "iperf3: sent", "iperf3: received", "packets: acknowledged"
@@ -26,7 +26,7 @@ _SILENCE_CAPTION = (
 )
 
 
-def rates(found: Sequence[Test]) -> tuple[Figure, str, str]:
+def rates(found: Sequence[SenderTest]) -> tuple[Figure, str, str]:
     """Three bars for each sender."""
     shown = [each for each in found if each.told][:_MOST_SENDERS]
     if not shown:
@@ -51,7 +51,7 @@ def rates(found: Sequence[Test]) -> tuple[Figure, str, str]:
     return figure, title, _RATES_CAPTION
 
 
-def silence(run: Run, found: Sequence[Test]) -> tuple[Figure, str, str]:
+def silence(run: Run, found: Sequence[SenderTest]) -> tuple[Figure, str, str]:
     """The packets of the sender that was silent for longest, and what iperf3 noted meanwhile."""
     seen = [each for each in found if each.seen and each.told]
     if not seen:

@@ -12,7 +12,7 @@ from analysis import text
 from analysis.columns import Column, Table
 from analysis.figures.iperf3 import rates, silence
 from analysis.figures.style import Drawn, drawn
-from analysis.kinds.iperf3_tests import Test, tests
+from analysis.kinds.iperf3_told import SenderTest, sender_tests
 from analysis.measures import retransmits
 from analysis.pages.markup import Html, table
 from analysis.run import Run
@@ -78,7 +78,7 @@ def summarize(run: Run) -> dict[str, Any]:
                     "intervals": [note._asdict() for note in each.told.received] if each.told else [],
                     "packets": asdict(each.seen) if each.seen else None,
                 }
-                for each in tests(run)
+                for each in sender_tests(run)
             },
         },
     }
@@ -86,10 +86,10 @@ def summarize(run: Run) -> dict[str, Any]:
 
 def own_table(run: Run) -> Table:
     """A line for each sender, what iperf3 tells beside what the packets tell."""
-    return Table("iperf3 and the packets", _OWN_COLUMNS, [_line(each) for each in tests(run)[:_SHOWN_TESTS]])
+    return Table("iperf3 and the packets", _OWN_COLUMNS, [_line(each) for each in sender_tests(run)[:_SHOWN_TESTS]])
 
 
-def _line(each: Test) -> dict[str, Any]:
+def _line(each: SenderTest) -> dict[str, Any]:
     told, seen = each.told, each.seen
     return {
         "sender": each.sender,
@@ -118,7 +118,7 @@ def verdict(run: Run) -> Verdict:
 
 
 def _ended(run: Run) -> Evidence:
-    found = tests(run)
+    found = sender_tests(run)
     well = sum(not each.failed for each in found)
     known = bool(found) and not _interrupted(run)
     return Evidence(
@@ -157,7 +157,7 @@ def _rate(run: Run) -> Evidence:
 
 def _resent(run: Run) -> Evidence:
     """Segments sent again, as iperf3 tells and as the senders' captures show."""
-    found = tests(run)
+    found = sender_tests(run)
     measured = row(run)["told_retransmits"]
     seen = [each.seen.resent if each.seen else None for each in found]
     counted = sum(each for each in seen if each is not None) if found and None not in seen else None
@@ -180,13 +180,13 @@ def _resent(run: Run) -> Evidence:
 
 def _missing(run: Run, what: str) -> str:
     """Which of both is not there."""
-    told = tests(run)
+    told = sender_tests(run)
     return f"{what} is missing" if told and all(each.told for each in told) else "iperf3 left no result of some test"
 
 
 def headline(run: Run) -> str:
     """What iperf3 tells in all, what the packets tell, and what it does not tell."""
-    told, found = row(run), tests(run)
+    told, found = row(run), sender_tests(run)
     failed = next((each for each in found if each.failed), None)
     if failed is not None and not _interrupted(run):
         return f"the test of {failed.sender} failed: {failed.failed}"
@@ -227,7 +227,7 @@ def tiles(run: Run) -> list[tuple[str, str]]:
 
 def figures(run: Run) -> list[Drawn]:
     """Each sender's rate by both, and over time the sender that was silent for longest."""
-    found = tests(run)
+    found = sender_tests(run)
     ways = {"iperf3_rates": partial(rates, found), "iperf3_silence": partial(silence, run, found)}
     return [drawn(name, run.path / "figures", way) for name, way in ways.items()]
 
@@ -237,7 +237,7 @@ def sections(run: Run) -> Html:
     made = own_table(run)
     if not made.rows:
         return Html("")
-    found = len(tests(run))
+    found = len(sender_tests(run))
     rest = f", the first {_SHOWN_TESTS} of {found}" if found > _SHOWN_TESTS else ""
     heads = [column.name for column in made.columns]
     rows = [[column.cell(line) for column in made.columns] for line in made.rows]
@@ -248,7 +248,7 @@ def sections(run: Run) -> Html:
 
 def row(run: Run) -> dict[str, Any]:
     """All tests together; a sum is None where one of its parts is not known."""
-    lines = [_line(each) for each in tests(run)]
+    lines = [_line(each) for each in sender_tests(run)]
     received = [line["received_bps"] for line in lines]
     silences = [line["silence_s"] for line in lines if line["silence_s"] is not None]
     timeouts = [line["timeouts"] for line in lines]

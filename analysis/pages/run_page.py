@@ -14,13 +14,13 @@ from analysis.figures.draw import draw_fabric
 from analysis.figures.style import Drawn
 from analysis.files import write_whole
 from analysis.kinds import kind_of
-from analysis.original_time import original_time
 from analysis.pages import shell
 from analysis.pages.cases import cases
 from analysis.pages.drops import drops
 from analysis.pages.evidence import evidence_table
 from analysis.pages.fidelity import badges, fidelity_section
 from analysis.pages.markup import Html, definitions
+from analysis.pages.original_time import original_time_section
 from analysis.pages.run_timelines import run_charts
 from analysis.pages.shell import Page, paragraph, section
 from analysis.run import UNFINISHED, Run
@@ -72,7 +72,7 @@ def page(run: Run, figures: Sequence[Drawn]) -> str:
         section("Evidence", paragraph(kind.RULE, "soft"), evidence_table(verdict)),
         fidelity_section(run),
         cases(run),
-        original_time(run),
+        original_time_section(run),
         section(
             "What happened",
             shell.timelines(charts, figures),

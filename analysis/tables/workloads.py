@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from analysis.kinds.iperf3_tests import tests
+from analysis.kinds.iperf3_told import sender_tests
 from analysis.parquet import read_columns
 from analysis.run import Run
 from analysis.tables.layout import FLAG, FLOAT, INT, TEXT, TIME, TIME_OR_NONE, WHOLE, Layout, Row, frame, frame_of_rows
@@ -257,7 +257,7 @@ _TOLD = ("sent_bytes", "sent_bps", "received_bytes", "received_bps", "retransmit
 def _tests(run: Run) -> DataFrame:
     """What iperf3 told of each test, beside what the packets tell."""
     rows = []
-    for entry, each in zip(run.measured["iperf3_tests"], tests(run)):
+    for entry, each in zip(run.measured["iperf3_tests"], sender_tests(run)):
         told, seen = each.told, each.seen
         rows.append(
             {
@@ -274,7 +274,7 @@ def _intervals(run: Run) -> DataFrame:
     """What iperf3's two ends noted in between, by their own seconds."""
     rows = [
         {"sender": each.sender, "role": role, "interval": number, "from_s": start_s, "to_s": end_s, "bps": bps}
-        for each in tests(run)
+        for each in sender_tests(run)
         if each.told
         for role, noted in (("client", each.told.sent), ("server", each.told.received))
         for number, (start_s, end_s, bps) in enumerate(noted)

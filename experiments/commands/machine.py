@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
 from experiments import screen
+from experiments.catalog import Labelled
 from experiments.commands.interrupting import stopping
 from experiments.commands.setting import built_kernel, setting_of
 from topologies.units import BadRequest, format_rate
@@ -20,8 +22,8 @@ def check(arguments: argparse.Namespace) -> int:
     found = checks()
     screen.table(
         "what this machine can run",
-        ["requirement", "clock", "", "seen", "fix"],
-        [[check.name, check.clock, check.mark, check.seen, "" if check.holds else check.fix] for check in found],
+        ["requirement", "needed by", "", "seen", "fix"],
+        [[check.name, check.place, check.mark, check.seen, "" if check.holds else check.fix] for check in found],
     )
     ways = runnable(found)
     print(f"runs here: {', '.join(ways) if ways else 'nothing yet'}")
@@ -35,8 +37,8 @@ def calibrate(arguments: argparse.Namespace) -> None:
     from experiments.calibrate import Step
 
     hosts = arguments.hosts
-    arguments.clock, arguments.watchdog, arguments.stall = "real", None, None
-    setting = setting_of(arguments, [("real", calibrating.step_spec(hosts, 10_000_000, has_delay=False))])
+    first = Labelled("first", calibrating.step_spec(hosts, calibrating.LADDER_BPS[0], has_delay=False), "real")
+    setting = setting_of([first], first.clock, arguments.on, calibrating.WATCHDOG_S, None)
     calibration.load(calibration.path())  # a file that is none is told before the work
 
     def tell(step: Step) -> None:
@@ -49,14 +51,14 @@ def calibrate(arguments: argparse.Namespace) -> None:
     told = (
         f"{hosts} hosts on the real clock ({found.machine.place}): {carried} faithfully; kept in {calibration.path()}"
     )
-    print(json.dumps(calibration.row(found), indent=1) if arguments.json else told)
+    print(json.dumps(asdict(found), indent=1) if arguments.json else told)
 
 
 def clean(arguments: argparse.Namespace) -> None:
     """Remove what a killed run has left, and tell it."""
-    from lab import host
+    from lab import machine
 
-    removed = host.clean()
+    removed = machine.clean()
     print(f"removed: {', '.join(removed)}" if removed else "nothing is left of any run")
 
 

@@ -9,46 +9,48 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from experiments import limits, request, rundir, screen
-from experiments.catalog import Plan, plan
+from experiments.catalog import Labelled, Plan, plan
 from experiments.commands.concluding import conclude, whole
 from experiments.commands.describing import with_topology
 from experiments.commands.interrupting import INTERRUPTED, stopping
 from experiments.commands.setting import setting_of
-from experiments.iperf3 import check_tool
+from experiments.iperf3 import check_iperf3_tool
 from experiments.launch import check_program
 from experiments.spec import Spec, parse
 from topologies.units import BadRequest, format_duration
+
+if TYPE_CHECKING:
+    from experiments.runner import Setting, Task
 
 
 def run(arguments: argparse.Namespace) -> int:
     """An experiment: all its runs, then the report; exit status 1 when one failed."""
     wanted = request.requested(arguments.experiment)
     asked = plan(wanted.experiment, {**wanted.keys, **given_keys(arguments)})
-    arguments.clock = _clock(arguments.clock, wanted.clock, asked)
-    specs = [("main", limits.resolve(asked.main)), *(() if arguments.only else _cases(asked))]
-    scale = _scale(arguments.scale, wanted.scale)
+    clock = _clock(arguments.clock, wanted.clock, asked)
+    runs = _resolved(asked, clock, arguments.only)
+    time_scale = _time_scale(arguments.scale, wanted.time_scale)
     if arguments.scale is not None:
-        specs = _slower(arguments, asked, specs)
-    for _, spec in specs:
-        check_program(spec)
-        check_tool(spec)
-        limits.memory_bytes(spec)
-    clocks = {label: asked.clocks.get(label, arguments.clock) for label, _ in specs}
-    setting = setting_of(arguments, [(clocks[label], spec) for label, spec in specs])
-    setting = replace(setting, scale=scale)
+        runs = _slowed_and_told(arguments, runs)
+    for each in runs:
+        check_program(each.spec)
+        check_iperf3_tool(each.spec)
+        limits.memory_bytes(each.spec)
+    setting = setting_of(runs, clock, arguments.on, arguments.watchdog, arguments.stall)
+    setting = replace(setting, time_scale=time_scale)
     folder = rundir.create(arguments.out, wanted.experiment.name)
-    for label, spec in specs:
-        for warning in limits.warnings(spec):
-            screen.say(f"warning: {label}: {warning}")
-    _warn_of_the_real_clock(setting, {label: spec for label, spec in specs if clocks[label] == "real"})
+    for each in runs:
+        for warning in limits.warnings(each.spec):
+            screen.say(f"warning: {each.label}: {warning}")
+    _warn_of_the_real_clock(setting, {each.label: each.spec for each in runs if each.clock == "real"})
     if asked.experiment.on_host is not None:
         screen.say(f"{asked.experiment.name}: measuring on this machine, on the real clock")
         rundir.write_host(folder, asked.experiment.on_host())
     try:
-        return _run_all(arguments, asked, specs, setting, folder)
+        return _run_all(arguments, asked, runs, setting, folder)
     finally:
         rundir.hand_over(folder)
 
@@ -73,16 +75,15 @@ def launch(arguments: argparse.Namespace) -> int:
 
 def shell(arguments: argparse.Namespace) -> int:
     """The Mininet prompt on a fabric."""
-    from experiments.runner import SHELL_WATCHDOG_S, open_shell
+    from experiments.runner import SHELL, SHELL_WATCHDOG_S, open_shell
 
     if not sys.stdin.isatty():
         raise BadRequest("shell: standard input is not a terminal; allowed: a terminal")
     spec = shell_spec(arguments.topology, given_keys(arguments))
     limits.memory_bytes(spec)
-    arguments.clock = arguments.clock or request.CLOCKS[0]
-    arguments.watchdog, arguments.stall = SHELL_WATCHDOG_S, None
-    setting = setting_of(arguments, [(arguments.clock, spec)])
-    folder = rundir.create(arguments.out, "shell")
+    clock = arguments.clock or request.CLOCKS[0]
+    setting = setting_of([Labelled("main", spec, clock)], clock, arguments.on, SHELL_WATCHDOG_S, None)
+    folder = rundir.create(arguments.out, SHELL)
     try:
         return open_shell(spec, setting, folder)
     finally:
@@ -96,9 +97,9 @@ def given_keys(arguments: argparse.Namespace) -> dict[str, str]:
     return {**request.from_words(arguments.set), **seed}
 
 
-def _scale(given: str | None, of_file: str | None) -> int | float | None:
+def _time_scale(given: str | None, of_file: str | None) -> int | float | None:
     """How many times slower than asked time runs, if it does; a file may hold a spec that has been slowed down."""
-    from experiments.scaling import as_number, read_times
+    from experiments.slow_motion.spec import as_number, read_times
 
     if given is not None and of_file is not None:
         raise BadRequest(f"--scale: {given} is given with a spec that is {of_file} times slower already; allowed: one")
@@ -106,13 +107,13 @@ def _scale(given: str | None, of_file: str | None) -> int | float | None:
     return None if text is None else as_number(read_times(text))
 
 
-def _slower(arguments: argparse.Namespace, asked: Plan, specs: list[tuple[str, Spec]]) -> list[tuple[str, Spec]]:
+def _slowed_and_told(arguments: argparse.Namespace, runs: list[Labelled]) -> list[Labelled]:
     """The runs in slower time; what that keeps and loses is told."""
-    from experiments.scaled import Labelled, slower
-    from experiments.scaling import read_times
+    from experiments.slow_motion.runs import slowed_and_told
+    from experiments.slow_motion.spec import read_times
 
-    runs = [Labelled(label, spec, asked.clocks.get(label, arguments.clock)) for label, spec in specs]
-    return slower(runs, read_times(arguments.scale), arguments.watchdog, screen.say)
+    specs = dict(slowed_and_told(runs, read_times(arguments.scale), arguments.watchdog, screen.say))
+    return [replace(each, spec=specs[each.label]) for each in runs if each.label in specs]
 
 
 def _clock(given: str | None, in_file: str | None, asked: Plan) -> str:
@@ -124,6 +125,12 @@ def _clock(given: str | None, in_file: str | None, asked: Plan) -> str:
     return given or in_file or request.CLOCKS[0]
 
 
+def _resolved(asked: Plan, clock: str, only_main: bool) -> list[Labelled]:
+    """The runs of a call, each with its clock: its own, or else `clock`."""
+    specs = [("main", limits.resolve(asked.main)), *(() if only_main else _cases(asked))]
+    return [Labelled(label, spec, asked.clocks.get(label, clock)) for label, spec in specs]
+
+
 def _cases(asked: Plan) -> Iterator[tuple[str, Spec]]:
     """The comparison runs, resolved; one that cannot work with what the user has set is told and left out."""
     for label, spec in asked.cases:
@@ -133,12 +140,10 @@ def _cases(asked: Plan) -> Iterator[tuple[str, Spec]]:
             screen.say(f"warning: {label}: left out: {error}")
 
 
-def _run_all(
-    arguments: argparse.Namespace, asked: Plan, specs: list[tuple[str, Spec]], setting: Any, folder: Path
-) -> int:
+def _run_all(arguments: argparse.Namespace, asked: Plan, runs: list[Labelled], setting: Setting, folder: Path) -> int:
     from experiments.runner import run_all
 
-    tasks = [_task(asked, label, spec, rundir.case_folder(folder, label)) for label, spec in specs]
+    tasks = [_task(asked, each, rundir.case_folder(folder, each.label)) for each in runs]
     with stopping() as stop, screen.progress([task.label for task in tasks]) as note:
         failures = run_all(tasks, setting, stop, note)
     for line in failures:
@@ -159,14 +164,14 @@ def _run_all(
     return 1 if failures else 0
 
 
-def _task(asked: Plan, label: str, spec: Spec, folder: Path) -> Any:
+def _task(asked: Plan, one: Labelled, folder: Path) -> Task:
     from experiments.runner import Task
 
     experiment = asked.experiment
-    return Task(label, spec, folder, experiment.name, experiment.asks, asked.clocks.get(label))
+    return Task(one.label, one.spec, folder, experiment.name, experiment.asks, one.clock)
 
 
-def _warn_of_the_real_clock(setting: Any, specs: Mapping[str, Spec]) -> None:
+def _warn_of_the_real_clock(setting: Setting, specs: Mapping[str, Spec]) -> None:
     """What calibration knows of runs on the real clock."""
     from experiments import calibration
     from experiments.calibrate import machine

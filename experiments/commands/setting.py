@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from experiments import screen
-from experiments.spec import Spec
-from lab.kernel import Kernel
+from experiments.catalog import Labelled
 from topologies.ground import LAB
 from topologies.units import BadRequest
+
+if TYPE_CHECKING:
+    from experiments.runner import Setting
+    from lab.kernel import Kernel
 
 
 def found_kernel() -> Kernel | None:
@@ -31,21 +33,23 @@ def built_kernel() -> Kernel:
     return check_virtual(found_kernel())
 
 
-def setting_of(arguments: argparse.Namespace, runs: Sequence[tuple[str, Spec]]) -> Any:
-    """What all runs of a call share; each is given by its clock and spec. Raises BadRequest for one that cannot run."""
+def setting_of(
+    runs: Sequence[Labelled], clock: str, on: str | None, watchdog_s: float, stall_s: float | None
+) -> Setting:
+    """What all runs of a call share, which are on `clock` but for those that have their own. Raises BadRequest for one
+    that cannot run, or not `on` the place that is asked for."""
     from experiments import places
     from experiments.runner import Setting
 
     kernel = found_kernel()
-    if any(clock == "virtual" for clock, _ in runs):
+    if any(run.clock == "virtual" for run in runs):
         places.check_virtual(kernel)
     place, told = LAB, ""
-    real = [spec for clock, spec in runs if clock == "real"]
+    real = [run.spec for run in runs if run.clock == "real"]
     if real:
-        place, told = places.real_place(arguments.on, real, kernel)
-    elif arguments.on:
-        raise BadRequest(f"--on: {arguments.on} is given with the virtual clock; allowed: with --clock real")
+        place, told = places.real_place(on, real, kernel)
+    elif on:
+        raise BadRequest(f"--on: {on} is given with the virtual clock; allowed: with --clock real")
     if told:
         screen.say(told)
-    command = ("./run_experiment", *sys.argv[1:])
-    return Setting(kernel, arguments.clock, command, arguments.watchdog, arguments.stall, place)
+    return Setting(kernel, clock, ("./run_experiment", *sys.argv[1:]), watchdog_s, stall_s, place)

@@ -19,14 +19,14 @@ from experiments import limits
 from experiments.spec import Spec, known, parse
 from experiments.stage import Stage, staged
 from topologies import trial
-from topologies.ground import HOST, LAB_REAL, NETDEV, STOCK_KINDS, Ground
+from topologies.ground import LAB_REAL, NETDEV, STOCK_KINDS, Ground, own_kernel
 from topologies.namespaces import entered
 from workloads import counters, patterns, rounds
 from workloads.capture import Capture, Point
 from workloads.transport import tcp
 
-_STOCK = Ground(HOST, False, STOCK_KINDS, LAB_REAL.timer_lateness_ns, LAB_REAL.tick_ns, LAB_REAL.datapath)
-_BARE = Ground(HOST, False, frozenset(("tbf", "bfifo")), LAB_REAL.timer_lateness_ns, LAB_REAL.tick_ns, NETDEV)
+_STOCK = own_kernel(STOCK_KINDS, LAB_REAL.tick_ns, LAB_REAL.datapath)
+_BARE = own_kernel(frozenset(("tbf", "bfifo")), LAB_REAL.tick_ns, NETDEV)
 
 
 def ground(name: str) -> Ground:

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from experiments import places
+from experiments import own_kernel
 from experiments.runner import guest_environment
-from lab import host
+from lab import machine
 from lab.kernel import Kernel
 from lab.session import Job
 from tests.conftest import ROOT, run_in_lab
 from tests.emulation.captures import Frame, read
 from topologies import trial
-from topologies.ground import HOST
+from topologies.ground import MACHINE
 
 SENDERS, ROUNDS, SRU_BYTES, MTU_BYTES, HEADER_BYTES = 6, 3, 64 << 10, 1500, 14
 RATE_BPS = 20_000_000  # a machine that is busy with other tests still fills the buffer, of eight frames
@@ -64,13 +64,13 @@ def lab(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """This machine's own kernel, in namespaces of its own; skipped where it cannot carry a fabric."""
-    obstacles = places.host_obstacles()
+    obstacles = own_kernel.machine_obstacles()
     if obstacles:
         pytest.skip("; ".join(f"{each.what} (mended by: {each.fix})" for each in obstacles))
     folder = tmp_path_factory.mktemp("here")
-    job = Job(words(folder, here=("here", KEYS)), folder, guest_environment(HOST), ROOT, watchdog_s=LIMIT_S)
+    job = Job(words(folder, here=("here", KEYS)), folder, guest_environment(MACHINE), ROOT, watchdog_s=LIMIT_S)
     stdout, stderr = io.BytesIO(), io.BytesIO()
-    outcome = host.run(job, stdout=stdout, stderr=stderr)
+    outcome = machine.run(job, stdout=stdout, stderr=stderr)
     assert outcome.status == 0, stderr.getvalue().decode()
     return folder, json.loads(stdout.getvalue())
 

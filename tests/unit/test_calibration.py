@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.fidelity import FAITHFUL, UNFAITHFUL
 from experiments import limits
 from experiments.calibrate import LADDER_BPS, Search, Step, step_spec
 from experiments.calibration import Calibration, Machine, fitting, load, store, warnings
 from experiments.spec import parse
 from topologies.units import BadRequest
 
-MACHINE = Machine("host", "6.12", "a processor", 2)
+MACHINE = Machine("machine", "6.12", "a processor", 2)
 FOUND = Calibration(MACHINE, 9, 200_000_000, 500_000_000, "2026-01-02")
 
 
@@ -24,7 +25,7 @@ def searched(limit_bps: float, unlucky: frozenset[int] = frozenset()) -> Search:
     search = Search()
     while (rate_bps := search.next_bps()) is not None:
         faithful = rate_bps <= limit_bps and len(search.steps) not in unlucky
-        search.steps.append(Step(rate_bps, "", "", faithful))
+        search.steps.append(Step(rate_bps, FAITHFUL if faithful else UNFAITHFUL, ""))
         assert len(search.steps) < 40
     return search
 
@@ -105,6 +106,6 @@ def test_a_spec_above_what_is_carried_is_warned_of() -> None:
     (line,) = warnings(specs, [FOUND], MACHINE)
     assert line.startswith("fast: rate: 1Gbps is given, and this machine carries 200Mbps faithfully with 9 hosts")
     (line,) = warnings(specs, [], MACHINE)
-    assert "./run_experiment calibrate --hosts 9 --on host" in line
+    assert "./run_experiment calibrate --hosts 9 --on machine" in line
     nothing = warnings(specs, [replace(FOUND, rate_bps=0)], MACHINE)
     assert len(nothing) == 2 and "nothing that was tried" in nothing[0]

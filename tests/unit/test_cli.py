@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from controller.policy import Orders
 from experiments import catalog, cli, fabrics, limits, memory
+from experiments.catalog import Labelled
 from experiments.commands import describing, running
 from experiments.runner import Setting
 from experiments.spec import keys, parse
@@ -196,9 +198,9 @@ def test_a_run_directory_that_cannot_be_used_is_one_line(
     assert sorted(path.name for path in folder.rglob("*")) == ["file", "mine", "taken"]
 
 
-def without_a_kernel(arguments: Any, runs: Any) -> Setting:
+def without_a_kernel(runs: Any, clock: str, *limits: Any) -> Setting:
     """The setting of runs that never begin."""
-    return Setting(None, arguments.clock, ())
+    return Setting(None, clock, ())
 
 
 # --- failures
@@ -325,11 +327,12 @@ def test_a_shell_has_a_fabric_of_its_topologys_size(
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What would be run: label -> spec, and the folder; nothing is."""
+    """What would be run: label -> spec, the clocks, and the folder; nothing is."""
     found: dict[str, Any] = {}
 
-    def instead(arguments: Any, asked: Any, specs: Any, kernel: Any, folder: Path) -> int:
-        found.update(specs=dict(specs), folder=folder, arguments=arguments)
+    def instead(arguments: Any, asked: Any, runs: Sequence[Labelled], setting: Setting, folder: Path) -> int:
+        specs = {each.label: each.spec for each in runs}
+        found.update(specs=specs, folder=folder, clocks={setting.clock, *(each.clock for each in runs)})
         return DONE
 
     monkeypatch.setattr(running, "setting_of", without_a_kernel)
@@ -376,7 +379,7 @@ def test_the_clock_is_the_words_then_the_files_then_virtual(
 ) -> None:
     (folder / "mine.yaml").write_text(f"experiment: incast\n{in_file}\n")
     assert cli.main(["mine.yaml", "--only", *words]) == DONE
-    assert planned["arguments"].clock == clock
+    assert planned["clocks"] == {clock}
 
 
 def test_a_value_may_hold_an_equals_sign() -> None:

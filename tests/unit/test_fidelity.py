@@ -243,6 +243,10 @@ def test_what_a_bucket_has_saved_up_is_not_its_rate() -> None:
     assert (without.rate_bps, without.jitter_s, without.gaps) == (8e9, 0.0, 199)
 
 
+def test_frames_of_one_time_have_no_rate() -> None:
+    assert shaping.shaped(frames([0] * 210, list(range(210))), [(0, 209)], 8 * 10**9, saved_ns=0) is None
+
+
 def test_one_in_a_hundred_may_be_later() -> None:
     assert shaping.percentile_99(np.array([1] * 99 + [7])) == 1
     assert shaping.percentile_99(np.array([1] * 98 + [7, 8])) == 7

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from topologies import hosts, live_queues, packet_sockets, qdisc, qdisc_kinds, trial
-from topologies.ground import HOST, LAB_REAL, NETDEV, OWN_KINDS, STOCK_KINDS, SYSTEM, VIRTUAL, Ground
+from topologies.ground import LAB_REAL, LAB_VIRTUAL, MACHINE, NETDEV, OWN_KINDS, STOCK_KINDS, SYSTEM, Ground, own_kernel
 from topologies.netlink import NetlinkError, Request, attributes, new_route, one_segment
 from topologies.profiles import HostProfile, LinkProfile, Lossless, Marking, SwitchProfile
 
-STOCK = Ground(HOST, False, STOCK_KINDS, timer_lateness_ns=300_000, tick_ns=4_000_000, datapath=SYSTEM)
+STOCK = own_kernel(STOCK_KINDS, tick_ns=4_000_000, datapath=SYSTEM)
 BARE = replace(STOCK, kinds=frozenset(("tbf", "bfifo")), datapath=NETDEV)
 LINK = LinkProfile(100_000_000, 0, 1500)
 SLOW_WAY = replace(LINK, delay_ns=500)
@@ -92,16 +92,16 @@ def test_a_nic_without_delay_lines_is_refused_a_delay() -> None:
 
 
 def test_virtual_time_has_the_stacks_that_it_had() -> None:
-    assert qdisc.switch_port(SLOW_WAY, MARKED, 3) == qdisc.switch_port(SLOW_WAY, MARKED, 3, VIRTUAL)
-    assert qdisc.nic(SLOW_WAY) == qdisc.nic(SLOW_WAY, VIRTUAL)
+    assert qdisc.switch_port(SLOW_WAY, MARKED, 3) == qdisc.switch_port(SLOW_WAY, MARKED, 3, LAB_VIRTUAL)
+    assert qdisc.nic(SLOW_WAY) == qdisc.nic(SLOW_WAY, LAB_VIRTUAL)
     assert all("spaced" not in item.options for item in qdisc.switch_port(SLOW_WAY, MARKED))
 
 
 @pytest.mark.parametrize("rate_bps", [10_000_000, 100_000_000, 10_000_000_000])
 def test_the_bucket_holds_what_passes_while_a_timer_is_late(rate_bps: int) -> None:
     link = replace(LINK, rate_bps=rate_bps)
-    late_bytes = rate_bps * 300_000 // 8_000_000_000
     for ground in (LAB_REAL, STOCK, BARE):
+        late_bytes = rate_bps * ground.timer_lateness_ns // 8_000_000_000
         assert link.frame_bytes + late_bytes <= qdisc.burst_bytes(link, ground) <= link.frame_bytes + late_bytes + 1
 
 
@@ -205,7 +205,7 @@ def test_kinds_are_tried_at_the_root() -> None:
 def test_this_kernel_is_looked_at_and_left_as_it_was() -> None:
     before = Path("/proc/thread-self/net/dev").read_text().count(":")
     found = trial.here()
-    assert (found.place, found.is_virtual, found.is_ours) == (HOST, False, False)
+    assert (found.place, found.is_virtual, found.is_ours) == (MACHINE, False, False)
     assert found.kinds >= {"tbf", "bfifo"}
     assert 1_000_000 <= found.tick_ns <= 10_000_000
     assert Path("/proc/thread-self/net/dev").read_text().count(":") == before

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +30,7 @@ from experiments.spec import Spec, parse
 from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_kinds import fabric_json, fabric_run
 from topologies.units import BadRequest
-from workloads.iperf3_flows import GATE, READY, Gate, Opener, SenderTest, Sending, listening_ports, programs
+from workloads.iperf3_flows import GATE, READY, Gate, SenderTest, Sending, listening_ports, programs
 from workloads.iperf3_process import BEGIN, CLIENT, SERVER, Asked
 from workloads.launch import End, Followed
 
@@ -96,8 +97,8 @@ def test_a_missing_tool_is_told_before_anything_boots(
     assert not (tmp_path / "run").exists()
     monkeypatch.setattr(iperf3, "WRAPPER", "a_wrapper_that_is_not_there")
     with pytest.raises(BadRequest, match="needs iperf3's Python wrapper, which is missing"):
-        iperf3.check_tool(asked())
-    iperf3.check_tool(limits.resolve(parse({})))
+        iperf3.check_iperf3_tool(asked())
+    iperf3.check_iperf3_tool(limits.resolve(parse({})))
 
 
 # --- the gate
@@ -120,23 +121,23 @@ def test_the_gate_opens_once_all_are_ready_and_all_servers_listen(tmp_path: Path
             got.extend(BEGIN.unpack(gate.read(BEGIN.size)))
 
     with Gate(tmp_path, clients=2) as gate:
-        opener = Opener(gate, [5201, 5202], lambda: listening, lead_ns=5)
+        look = partial(gate.open_when, [5201, 5202], lambda: listening, lead_ns=5)
         threads = [threading.Thread(target=client) for _ in range(2)]
         threads[0].start()
         deadline_s = time.monotonic() + 10
         while not gate._ready and time.monotonic() < deadline_s:
-            opener()
+            look()
         assert (gate._ready, gate.begin_ns) == (1, None)
         threads[1].start()
         while gate._ready < 2 and time.monotonic() < deadline_s:
-            opener()
-        opener()
+            look()
+        look()
         assert gate.begin_ns is None  # one server does not listen yet
         listening.add(5202)
         before_ns = time.time_ns()
-        opener()
+        look()
         begin_ns = gate.begin_ns
-        opener()
+        look()
         assert begin_ns is not None and begin_ns == gate.begin_ns >= before_ns + 5
         for thread in threads:
             thread.join(10)
@@ -188,10 +189,10 @@ def end(role: str, port: int, folder: Path) -> Asked:
 
 def let_begin(gate: Gate) -> None:
     deadline_s = time.monotonic() + 30
-    while not gate.all_ready():
+    while gate.begin_ns is None:
         assert time.monotonic() < deadline_s
+        gate.open_when([], set, lead_ns=0)
         time.sleep(0.01)
-    gate.open(time.time_ns())
 
 
 @real

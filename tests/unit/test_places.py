@@ -1,4 +1,4 @@
-"""Where a run takes place, and what is said where it cannot."""
+"""Where a run takes place, what this machine's own kernel needs for it, and what is said where it cannot."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from typing import Any
 
 import pytest
 
-from experiments import limits, places
-from experiments.places import Obstacle, check_virtual, host_obstacles, real_place, unfit
+from experiments import limits, own_kernel
+from experiments.own_kernel import Obstacle, beyond, machine_obstacles
+from experiments.places import check_virtual, real_place
 from experiments.spec import Spec, parse
 from lab import ledger
 from lab.kernel import Kernel
+from topologies import ground as grounds
 from topologies import trial
-from topologies.ground import HOST, LAB_REAL, STOCK_KINDS, Ground
+from topologies.ground import LAB_REAL, NETDEV, STOCK_KINDS, SYSTEM, Ground
 from topologies.units import BadRequest
 
 KERNEL = Kernel.__new__(Kernel)  # that there is one is all that counts
-STOCK = Ground(HOST, False, STOCK_KINDS, 300_000, 4_000_000, "system")
+STOCK = grounds.own_kernel(STOCK_KINDS, tick_ns=4_000_000, datapath=SYSTEM)
 STILL = {"delay": "0ns", "switch_delay": "0ns"}
 BARE = replace(STOCK, kinds=frozenset(("tbf", "bfifo")))
 
@@ -38,7 +40,7 @@ def fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", lambda tool, path: f"/usr/bin/{tool}")
     monkeypatch.setattr(trial, "here", lambda: STOCK)
     monkeypatch.setattr(trial, "has_algorithm", lambda name: name != "dctcp")
-    monkeypatch.setattr(places, "_other_mininet", lambda: iter(()))
+    monkeypatch.setattr(own_kernel, "_other_mininet", lambda: iter(()))
     monkeypatch.setattr(ledger, "FOLDER", tmp_path / "none")
     monkeypatch.setattr(ledger, "NAMES", tmp_path / "netns")
 
@@ -47,9 +49,9 @@ def fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_fit_machine_has_no_obstacles(fit: None) -> None:
-    assert host_obstacles() == []
-    assert real_place(None, [spec()], KERNEL) == ("host", "")
-    assert real_place("host", [spec()], None) == ("host", "")
+    assert machine_obstacles() == []
+    assert real_place(None, [spec()], KERNEL) == ("machine", "")
+    assert real_place("machine", [spec()], None) == ("machine", "")
     assert real_place("lab", [spec()], KERNEL) == ("lab", "")
 
 
@@ -66,31 +68,48 @@ def test_what_is_in_the_way_is_told_with_the_fix(
     fit: None, monkeypatch: pytest.MonkeyPatch, where: Any, what: str, value: Any, said: tuple[str, str]
 ) -> None:
     monkeypatch.setattr(where, what, value)
-    (found,) = host_obstacles()
+    (found,) = machine_obstacles()
     assert said[0] in found.what and said[1] in found.fix
     with pytest.raises(BadRequest, match=r"^clock: real is given, and .*; allowed: .*--on lab, or --clock virtual"):
-        real_place("host", [spec()], KERNEL)
+        real_place("machine", [spec()], KERNEL)
     with pytest.raises(BadRequest, match=r"; allowed: .*, or --clock virtual"):
         real_place(None, [spec()], None)
     place, told = real_place(None, [spec()], KERNEL)
     assert place == "lab" and told.startswith("real clock: in the lab kernel (") and said[0] in told
 
 
+def test_a_switch_without_its_module_needs_the_compiler(fit: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "here", lambda: replace(STOCK, datapath=NETDEV))
+    assert machine_obstacles() == []
+    monkeypatch.setattr(shutil, "which", lambda tool, path: None if tool == "gcc" else f"/usr/bin/{tool}")
+    (found,) = machine_obstacles()
+    assert found.what.endswith("nor gcc here") and found.fix == "apt-get install gcc"
+
+
+def test_several_obstacles_are_one_line(fit: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(shutil, "which", lambda tool, path: None)
+    assert len(machine_obstacles()) == 2
+    place, told = real_place(None, [spec()], KERNEL)
+    assert place == "lab" and len(told.splitlines()) == 1
+    assert "not root and there is no Open vSwitch" in told and "sudo and apt-get install openvswitch-switch" in told
+
+
 def test_a_name_that_is_not_ours_is_in_the_way(fit: None) -> None:
     ledger.NAMES.mkdir()
     (ledger.NAMES / "other").touch()
-    assert host_obstacles() == []
+    assert machine_obstacles() == []
     (ledger.NAMES / "fl-h3").touch()
-    assert host_obstacles() == [
+    assert machine_obstacles() == [
         Obstacle("the network name fl-h3 is taken, not by a run of ours", "ip netns delete fl-h3")
     ]
     ledger.FOLDER.mkdir()
-    assert host_obstacles() == []  # what a killed run has left is removed by the next
+    assert machine_obstacles() == []  # what a killed run has left is removed by the next
 
 
 def test_another_session_is_in_the_way(fit: None) -> None:
     with ledger.locked(ledger.FOLDER, ledger.NAMES):
-        (found,) = host_obstacles()
+        (found,) = machine_obstacles()
     assert f"(process {os.getpid()})" in found.what
 
 
@@ -118,7 +137,7 @@ def test_another_session_is_in_the_way(fit: None) -> None:
 def test_what_a_kernel_lacks_is_refused_by_key(
     fit: None, ground: Ground, keys: dict[str, str], refused: list[str]
 ) -> None:
-    assert [key for key, _, _ in unfit(spec(**keys), ground)] == refused
+    assert [key for key, _, _ in beyond(spec(**keys), ground)] == refused
 
 
 def test_a_spec_that_does_not_fit_goes_to_the_lab_or_nowhere(fit: None) -> None:
@@ -127,7 +146,7 @@ def test_a_spec_that_does_not_fit_goes_to_the_lab_or_nowhere(fit: None) -> None:
     with pytest.raises(
         BadRequest, match=r"^rto_min: 1ms is given; allowed: whole timer ticks of this kernel, 4ms each"
     ):
-        real_place("host", [spec(), odd], KERNEL)
+        real_place("machine", [spec(), odd], KERNEL)
     with pytest.raises(BadRequest, match=r"^--on: lab is given, and there is no lab kernel"):
         real_place("lab", [spec()], None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -13,14 +12,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.original_time import in_original_time, line, original_time
+from analysis.original_time import in_original_time, line
+from analysis.pages.original_time import original_time_section
 from analysis.run import Run
-from experiments import limits, request, scaling, scaling_rows
-from experiments.catalog import catalog, plan
+from experiments import limits, request
+from experiments.catalog import Labelled, catalog, plan
 from experiments.cli import main
-from experiments.scaled import Labelled, slower
-from experiments.scaling_rows import Row
-from experiments.slow_time import Pace
+from experiments.slow_motion import spec as slow_spec
+from experiments.slow_motion.kept_and_lost import Row, kept, lost
+from experiments.slow_motion.pace import Pace
+from experiments.slow_motion.runs import slowed_and_told
 from experiments.spec import Spec, keys, parse
 from tests.unit.test_analysis_run import make_run
 from topologies.units import BadRequest
@@ -36,7 +37,7 @@ def resolved(**given: str) -> Spec:
 
 
 def slowed(spec: Spec, times: int = TIMES) -> Spec:
-    return scaling.slower(spec, Fraction(times))
+    return slow_spec.slowed(spec, Fraction(times))
 
 
 def told(rows: list[Row]) -> dict[str, Row]:
@@ -95,8 +96,8 @@ def test_every_experiment_can_be_slowed_down_and_keeps_its_shape(name: str, time
     main_spec = plan(catalog()[name], {}).main
     before = limits.resolve(main_spec)
     after = slowed(before, times)
-    kept, cut = scaling_rows.kept(before, after), told(scaling_rows.lost(before, after, is_real=False))
-    assert {"buffer / frame", "senders" if before.senders else "hosts"} <= set(told(kept))
+    same, cut = kept(before, after), told(lost(before, after, is_real=False))
+    assert {"buffer / frame", "senders" if before.senders else "hosts"} <= set(told(same))
     assert not any("whole" in row.why for row in cut.values())
     assert before.buffer_bytes == after.buffer_bytes
     assert limits.resolve(after) == after
@@ -105,16 +106,16 @@ def test_every_experiment_can_be_slowed_down_and_keeps_its_shape(name: str, time
 def test_once_as_slow_is_the_same() -> None:
     spec = resolved()
     assert slowed(spec, 1) == spec
-    assert scaling_rows.lost(spec, spec, is_real=True) == []
+    assert lost(spec, spec, is_real=True) == []
 
 
 @given(st.integers(1, 600))
 def test_what_matters_is_kept(times: int) -> None:
     before = resolved()
     after = slowed(before, times)
-    kept = told(scaling_rows.kept(before, after))
+    same = told(kept(before, after))
     assert {"senders", "buffer / frame", "rto_min / RTT", "bytes (SRU) / BDP", "buffer / BDP", "jitter / RTT"} <= set(
-        kept
+        same
     )
     assert after.rto_min_ns / after.rtt_ns == pytest.approx(before.rto_min_ns / before.rtt_ns)
     assert after.rate_bps * after.rtt_ns == pytest.approx(before.rate_bps * before.rtt_ns, rel=1e-6)
@@ -157,7 +158,7 @@ def test_the_timeout_ends_where_the_kernels_does() -> None:
     before = resolved()
     after = slowed(before, 4000)
     assert after.rto_min_ns == 120 * 10**9
-    rows = told(scaling_rows.lost(before, after, is_real=False))
+    rows = told(lost(before, after, is_real=False))
     row = rows["rto_min / RTT"]
     assert (row.before, row.after) == (200e6 / 2800, 120e9 / (4000 * 2800))
     assert "120 s" in row.why
@@ -166,7 +167,7 @@ def test_the_timeout_ends_where_the_kernels_does() -> None:
 
 def test_the_kernels_own_timers_are_lost_in_round_trips() -> None:
     before = resolved()
-    rows = told(scaling_rows.lost(before, slowed(before), is_real=False))
+    rows = told(lost(before, slowed(before), is_real=False))
     rtt_ns = 2800
     for name, own_ns in {
         "timers' tick / RTT": 1e6,
@@ -194,15 +195,15 @@ def test_the_kernels_own_timers_are_lost_in_round_trips() -> None:
 )
 def test_only_what_applies_is_told(given: dict[str, str], name: str, is_told: bool) -> None:
     before = resolved(**given)
-    assert (name in told(scaling_rows.lost(before, slowed(before), is_real=False))) is is_told
+    assert (name in told(lost(before, slowed(before), is_real=False))) is is_told
 
 
 def test_computing_takes_time_on_the_real_clock_alone() -> None:
     before = resolved()
     name = "processing of a packet / frame time"
     after = slowed(before)
-    assert name not in told(scaling_rows.lost(before, after, is_real=False))
-    row = told(scaling_rows.lost(before, after, is_real=True))[name]
+    assert name not in told(lost(before, after, is_real=False))
+    row = told(lost(before, after, is_real=True))[name]
     assert row.before == pytest.approx(TIMES * row.after)
 
 
@@ -210,8 +211,8 @@ def test_a_controllers_latency_ends_at_a_second() -> None:
     before = resolved(topology="leaf_spine", workload="permutation")
     after = slowed(before, 2000)
     assert after.control_latency_ns == 10**9
-    assert told(scaling_rows.lost(before, after, is_real=False))["control_latency / RTT"].before == pytest.approx(
-        2 * told(scaling_rows.lost(before, after, is_real=False))["control_latency / RTT"].after
+    assert told(lost(before, after, is_real=False))["control_latency / RTT"].before == pytest.approx(
+        2 * told(lost(before, after, is_real=False))["control_latency / RTT"].after
     )
 
 
@@ -222,14 +223,14 @@ def test_wall_time_by_hand() -> None:
     """64 x 256 KiB at 400 Mb/s take 0.3355 s; with 200 s of timeout in each of four rounds and a minute to set up, 15
     minutes are needed."""
     after = slowed(resolved())
-    assert scaling.ideal_s(after) == pytest.approx(4 * 64 * 262144 * 8 / 4e8)
-    assert scaling.stalled_s(after) == pytest.approx(4 * 64 * 262144 * 8 / 4e8 + 4 * 120)
-    assert scaling.watchdog_s(after) == 600
+    assert slow_spec.ideal_s(after) == pytest.approx(4 * 64 * 262144 * 8 / 4e8)
+    assert slow_spec.stalled_s(after) == pytest.approx(4 * 64 * 262144 * 8 / 4e8 + 4 * 120)
+    assert slow_spec.watchdog_s(after) == 600
 
 
 def test_a_program_takes_as_long_as_it_takes() -> None:
     before = resolved(workload="launch", command="true", topology="leaf_spine")
-    assert (scaling.ideal_s(before), scaling.stalled_s(before), scaling.watchdog_s(before)) == (None, None, None)
+    assert (slow_spec.ideal_s(before), slow_spec.stalled_s(before), slow_spec.watchdog_s(before)) == (None, None, None)
 
 
 # --- what a user gives and reads
@@ -248,8 +249,8 @@ def test_a_bad_scale_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(("text", "times"), [("1", 1), ("1000", 1000), ("2.5", Fraction(5, 2)), ("1000000", 10**6)])
 def test_a_scale_is_read(text: str, times: Fraction) -> None:
-    assert scaling.read_times(text) == times
-    assert scaling.as_number(Fraction(times)) == float(text)
+    assert slow_spec.read_times(text) == times
+    assert slow_spec.as_number(Fraction(times)) == float(text)
 
 
 def test_a_scale_that_no_fabric_can_have_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,7 +269,7 @@ def test_rates_without_a_common_divisor_need_another_scale() -> None:
 
 def lines(runs: list[Labelled], times: int = TIMES, watchdog_s: float = 900) -> list[str]:
     said: list[str] = []
-    slower(runs, Fraction(times), watchdog_s, said.append)
+    slowed_and_told(runs, Fraction(times), watchdog_s, said.append)
     return said
 
 
@@ -298,7 +299,7 @@ def test_cases_tell_only_what_the_main_run_does_not() -> None:
 def test_a_case_that_cannot_be_so_slow_is_left_out() -> None:
     runs = [Labelled("main", resolved(delay="0ns"), "virtual"), Labelled("long", resolved(delay="1ms"), "virtual")]
     said: list[str] = []
-    assert [label for label, _ in slower(runs, Fraction(1000), 900, said.append)] == ["main"]
+    assert [label for label, _ in slowed_and_told(runs, Fraction(1000), 900, said.append)] == ["main"]
     assert said[0].startswith("warning: long: left out: --scale: 1000 is given, with which delay, switch_delay: ")
 
 
@@ -312,7 +313,7 @@ def write_yaml(path: Path, **keys: object) -> str:
 
 def test_a_spec_that_was_slowed_down_says_so_when_it_is_run_again(tmp_path: Path) -> None:
     wanted = request.requested(write_yaml(tmp_path / "spec.yaml", rate="400Mbps", time_scale=1000))
-    assert (wanted.scale, wanted.keys) == ("1000", {"rate": "400Mbps"})
+    assert (wanted.time_scale, wanted.keys) == ("1000", {"rate": "400Mbps"})
 
 
 def test_it_is_not_slowed_down_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -328,27 +329,28 @@ def test_a_bad_scale_in_a_file_is_one_line(tmp_path: Path, value: object, capsys
 
 
 def with_scale(run: Run, scale: object) -> Run:
-    path = run.path / "provenance.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "scale": scale}))
+    path = run.path / "spec.yaml"
+    path.write_text(yaml.safe_dump({**run.spec, "time_scale": scale}))
     return Run(run.path)
 
 
 def test_figures_are_told_in_the_original_time(tmp_path: Path) -> None:
     plain = make_run(tmp_path)
-    assert (in_original_time(plain), line(plain), original_time(plain)) == (None, "", "")
+    assert (in_original_time(plain), line(plain), original_time_section(plain)) == (None, "", "")
     run = with_scale(plain, 500)
     found = in_original_time(run)
     assert found is not None
+    assert found["time_scale"] == 500
     seconds = sorted(each.seconds for each in run.rounds)
     assert found["longest_round_s"] == pytest.approx(seconds[-1] / 500)
     assert found["goodput_bps"] == pytest.approx(
         500 * sum(each.payload_bytes for each in run.rounds) * 8 / sum(seconds)
     )
     assert "500 times faster" in line(run)
-    assert "500 times faster, as asked" in original_time(run)
+    assert "500 times faster, as asked" in original_time_section(run)
 
 
 @pytest.mark.parametrize("scale", ["500", True, 0, -1, 1e300, [500], {"times": 5}])
 def test_a_damaged_scale_is_refused(tmp_path: Path, scale: object) -> None:
-    with pytest.raises(BadRequest, match=r"provenance\.json: .*scale"):
+    with pytest.raises(BadRequest, match=r"spec\.yaml: time_scale "):
         in_original_time(with_scale(make_run(tmp_path), scale))

@@ -16,7 +16,7 @@ from controller.pause import CONTROLLER_NS
 from experiments import marks
 from experiments.connections import ack_timeout_ns
 from experiments.limits import TICK_NS
-from experiments.scaling import MOST_RTO_NS
+from experiments.slow_motion.spec import MOST_RTO_NS
 from experiments.spec import LAUNCH, TRANSFERS, Spec, applies, known
 from topologies.profiles import MarkingByRate
 from workloads.host_cost import COSTS

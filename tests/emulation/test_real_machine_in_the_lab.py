@@ -18,7 +18,7 @@ LIMIT_S = 400.0
 # Open vSwitch does not forward in a kernel's first ten seconds, and each run would wait for them.
 TESTS = (
     'sleep 10; exec "$0" -m pytest -p no:cacheprovider -q -rs --basetemp=/dev/shm/tests'
-    " tests/emulation/test_real_host.py"
+    " tests/emulation/test_real_machine.py"
 )
 
 

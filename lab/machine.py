@@ -12,24 +12,24 @@ import json
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from lab import ledger
 from lab.ledger import Ledger
-from lab.session import Event, Job, Outcome, Session, Start, Stop, control_folder, job_document
+from lab.session import Event, Hear, Job, Outcome, Session, Start, Stop, control_folder, job_document, unheard
 
 SCRATCH = ledger.FOLDER  # memory of its own lies there in the namespaces
 SWITCHES = "switches"
-_INIT = Path(__file__).with_name("host_init.py")
+_INIT = Path(__file__).with_name("machine_init.py")
 _END_LIMIT_S = 10.0
 
 
 def run(
     job: Job,
-    on_event: Callable[[Event, float], None] = lambda event, wall_s: None,
+    on_event: Hear = unheard,
     stdout: Any = None,
     stderr: Any = None,
     stop: Stop | None = None,
@@ -72,7 +72,7 @@ def _names() -> Iterator[Ledger]:
 class _Watch:
     """Hears a session's events: keeps its first process, and names its networks when they are there."""
 
-    def __init__(self, names: Ledger, on_event: Callable[[Event, float], None]) -> None:
+    def __init__(self, names: Ledger, on_event: Hear) -> None:
         self._names, self._on_event = names, on_event
         self._pid, self._descriptor = 0, -1
 

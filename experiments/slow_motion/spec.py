@@ -3,7 +3,7 @@ slower.
 
 Rates are divided and durations multiplied by the scale; sizes, counts and thresholds stay. What follows from them alone
 is kept: bytes in flight, packets in a buffer, timeouts in round trips. What is not in the spec goes on at its own pace;
-experiments/scaling_rows.py tells both.
+kept_and_lost.py tells both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from experiments import limits
-from experiments.slow_time import Pace
+from experiments.slow_motion.pace import Pace
 from experiments.spec import TRANSFERS, Spec, applies, as_typed, known
 from topologies.units import BadRequest
 
@@ -51,7 +51,7 @@ def as_number(times: Fraction) -> int | float:
     return times.numerator if times.denominator == 1 else float(times)
 
 
-def slower(spec: Spec, times: Fraction) -> Spec:
+def slowed(spec: Spec, times: Fraction) -> Spec:
     """A resolved spec, `times` slower and resolved; raises BadRequest when such a fabric or workload cannot be."""
     pace = Pace(times, _whole_rates(spec, times))
     values: dict[str, Any] = {

@@ -59,7 +59,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Test:
+class SenderTest:
     """A sender's test; told and seen are None where the files are missing. timeouts: of the sender's kernel, those of
     the test's control connection among them (None: not counted)."""
 
@@ -71,20 +71,20 @@ class Test:
     timeouts: int | None
 
 
-def tests(run: Run) -> tuple[Test, ...]:
+def sender_tests(run: Run) -> tuple[SenderTest, ...]:
     """All tests in order; raises BadRequest for a document of iperf3's that is damaged."""
     at_port = _at_port(run)
-    return tuple(_test(run, entry, at_port) for entry in run.entries(_TESTS, _NEEDED, whole=("port",)))
+    return tuple(_sender_test(run, entry, at_port) for entry in run.entries(_TESTS, _NEEDED, whole=("port",)))
 
 
-def _test(run: Run, entry: dict[str, Any], at_port: dict[str, Flow]) -> Test:
+def _sender_test(run: Run, entry: dict[str, Any], at_port: dict[str, Flow]) -> SenderTest:
     sender = str(entry["sender"])
     told = _told(run, sender)
     flows = [name for name, source in _senders(run).items() if source == sender and name in at_port]
     seen = _seen(run, flows, at_port, told.received_s) if told and flows else None
     counted = run.measured.get("tcp")
     timeouts = counted.get(sender, {}).get("TCPTimeouts", 0) if counted is not None else None
-    return Test(sender, str(entry["receiver"]), _failure(entry["ends"]), told, seen, timeouts)
+    return SenderTest(sender, str(entry["receiver"]), _failure(entry["ends"]), told, seen, timeouts)
 
 
 def _failure(ends: dict[str, Any]) -> str:

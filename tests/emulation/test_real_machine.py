@@ -1,7 +1,7 @@
 """Runs on this machine's own kernel: what they need, what they show while they run, and that nothing stays behind.
 
 They need root; where this kernel lacks netem the links have no delay. What cannot run here is skipped with the reason.
-tests/emulation/test_real_host_in_the_lab.py runs them on a kernel that has all.
+tests/emulation/test_real_machine_in_the_lab.py runs them on a kernel that has all.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments import places
-from lab import host as session
+from experiments import own_kernel
 from lab import ledger
+from lab import machine as session
 from tests.conftest import ROOT
 from tests.emulation import host
 from tests.emulation.conftest import run_experiment
@@ -28,13 +28,13 @@ from topologies import trial
 from topologies.ground import OWN_KINDS
 
 LIMIT_S = 60.0
-ON_HOST = ("incast", "--only", "--clock", "real", "--on", "host")
+ON_MACHINE = ("incast", "--only", "--clock", "real", "--on", "machine")
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _needs_this_machine() -> None:
     """Skips where runs cannot take place on this machine's own kernel."""
-    obstacles = places.host_obstacles()
+    obstacles = own_kernel.machine_obstacles()
     if obstacles:
         pytest.skip("; ".join(f"{each.what} (mended by: {each.fix})" for each in obstacles))
 
@@ -65,7 +65,7 @@ def processes(within: Path) -> list[int]:
 @contextmanager
 def started(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     """`./run_experiment` on this machine's own kernel, once its fabric is built and named."""
-    command = [str(ROOT / "run_experiment"), *ON_HOST, *words, "--out", str(folder)]
+    command = [str(ROOT / "run_experiment"), *ON_MACHINE, *words, "--out", str(folder)]
     with subprocess.Popen(command, cwd=folder.parent, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert host.within(LIMIT_S, lambda: (ledger.NAMES / "fl-h9").exists() or process.poll() is not None)
@@ -88,12 +88,12 @@ LONG = ("--set=rounds=1000",)
 
 
 def test_a_run_leaves_results_and_nothing_else(tmp_path: Path) -> None:
-    done = run_experiment(tmp_path / "run", *ON_HOST, "--json", *keys())
+    done = run_experiment(tmp_path / "run", *ON_MACHINE, "--json", *keys())
     assert done.status == 0, done.stderr
     assert done.host_after == done.host_before
     assert not ledger.FOLDER.exists()
     summary, provenance = json.loads(done.stdout), done.document("provenance.json")
-    assert (summary["clock"], provenance["place"], len(summary["rounds"])) == ("real", "host", 2)
+    assert (summary["clock"], provenance["place"], len(summary["rounds"])) == ("real", "machine", 2)
     assert provenance["kernel"]["version"] == os.uname().release
     assert 0.5 * 20e6 < summary["goodput_bps"] < 20e6
     assert sorted(path.name for path in (tmp_path / "run/pcap").iterdir())[-1] == "leaf1-eth1.pcap"
@@ -133,7 +133,7 @@ def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     with started(tmp_path / "killed", *keys(), *LONG) as process:
         process.kill()
         process.wait()
-        done = run_experiment(tmp_path / "run", *ON_HOST, *keys())
+        done = run_experiment(tmp_path / "run", *ON_MACHINE, *keys())
         assert done.status == 0, done.stderr
         assert done.host_after == before
 
@@ -158,7 +158,7 @@ def test_clean_does_not_touch_a_run_that_goes_on(tmp_path: Path) -> None:
         done = subprocess.run([str(ROOT / "run_experiment"), "clean"], capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (1, "")
         assert f"another run uses this machine's own kernel already (process {process.pid})" in done.stderr
-        second = run_experiment(tmp_path / "second", *ON_HOST, *keys())
+        second = run_experiment(tmp_path / "second", *ON_MACHINE, *keys())
         assert second.status == 2 and f"(process {process.pid})" in second.stderr
         assert (ledger.NAMES / "fl-h1").exists() and process.poll() is None
 
@@ -174,7 +174,7 @@ def network(name: str) -> Iterator[None]:
 
 def test_a_name_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     with network("fl-h1"):
-        done = run_experiment(tmp_path / "run", *ON_HOST, *keys())
+        done = run_experiment(tmp_path / "run", *ON_MACHINE, *keys())
         assert done.status == 2
         (line,) = done.stderr.strip().splitlines()
         assert "the network name fl-h1 is taken" in line and "--clock virtual" in line
@@ -197,7 +197,7 @@ def test_beside_another_mininet_nothing_is_begun(tmp_path: Path) -> None:
     words = ["mnexec", "-c", "bash", "--norc", "--noediting", "-is", "mininet:h1"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as other:
         try:
-            done = run_experiment(tmp_path / "run", *ON_HOST, *keys())
+            done = run_experiment(tmp_path / "run", *ON_MACHINE, *keys())
         finally:
             other.kill()
     assert done.status == 2
@@ -210,7 +210,7 @@ def test_a_full_disk_is_one_line_and_nothing_stays(tmp_path: Path) -> None:
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], check=True)
     try:
-        done = run_experiment(small / "run", *ON_HOST, *keys())
+        done = run_experiment(small / "run", *ON_MACHINE, *keys())
     finally:
         subprocess.run(["umount", str(small)], check=True)
     assert done.status == 1
@@ -237,7 +237,7 @@ def test_what_this_kernel_cannot_do_is_refused(tmp_path: Path, given: list[str],
         pytest.skip("this kernel's timers tick every millisecond")
     if "delay" in given[0] and "netem" in trial.kinds():
         pytest.skip("this kernel has netem")
-    done = run_experiment(tmp_path / "run", *ON_HOST, *keys(), *given)
+    done = run_experiment(tmp_path / "run", *ON_MACHINE, *keys(), *given)
     assert done.status == 2
     (line,) = done.stderr.strip().splitlines()
     assert said in line and "--clock virtual" in line

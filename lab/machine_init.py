@@ -1,4 +1,4 @@
-"""First processes of private namespaces of this machine: `python3 -I -B host_init.py JOB SCRATCH`, as root.
+"""First processes of private namespaces of this machine: `python3 -I -B machine_init.py JOB SCRATCH`, as root.
 
 The keeper leaves the machine's namespaces of networks, mounts and processes and starts the first process of new ones;
 when the keeper dies, by whatever, the kernel ends that one (PR_SET_PDEATHSIG) and with it all others and everything
@@ -28,7 +28,7 @@ _CLONE_NEWNS, _CLONE_NEWPID, _CLONE_NEWNET = 0x20000, 0x20000000, 0x40000000
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 _PR_SET_PDEATHSIG = 1
 _ORDERS, _EVENTS, _ERRORS = 3, 4, 5
-NAMED = "/run/netns"
+_NAMED = "/run/netns"
 
 
 def _call(what: str, result: int) -> None:
@@ -86,7 +86,7 @@ def _mount_own(scratch: str) -> None:
     _call("keep mounts private", _LIBC.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
     init.mount("proc", "/proc")
     init.mount("sysfs", "/sys")
-    for folder in (scratch, NAMED):
+    for folder in (scratch, _NAMED):
         init.mount("tmpfs", folder, "mode=0755")
 
 
