@@ -30,17 +30,20 @@ from experiments import (
     rundir,
     screen,
 )
+from experiments import bench_machine as machine_figures
 from experiments.bench_fabrics import REACHED
 from experiments.bench_fabrics import measure as fabrics_measure
 from experiments.bench_mininet import measure as mininet_measure
 from experiments.bench_ns3 import NOT_FOUND, find_ns3
 from experiments.bench_ns3 import measure as measure_ns3
 from experiments.catalog import plan
+from experiments.own_kernel import machine_obstacles
 from experiments.runner import Setting, Task, guest_environment, run_all, run_task
 from experiments.spec import Spec, parse
 from lab.boot import run as boot
 from lab.kernel import Kernel
 from lab.session import Job, Stop
+from topologies.ground import LAB, MACHINE
 from topologies.units import BadRequest, format_bytes, format_duration, format_rate
 
 _REPEATS = 5
@@ -356,10 +359,31 @@ def bench_real_clock(kernel: Kernel) -> list[Figure]:
     off = tuple(math.inf if each.rate_share is None else 100 * abs(each.rate_share - 1) for each in found)
     goodput = tuple(100 * abs(each.goodput_ratio - 1) for each in found)
     same = (100 * sum(each.is_same for each in found) / len(found),)
+    looking = tuple(100 * each.guard_share for each in found)
     return [
         Figure("rate of the busy port, off the configured", off, "%", "within 2 %", _at_most(2)),
         Figure("goodput, off virtual time's", goodput, "%", "within 15 %", _at_most(15)),
         Figure("seeds with the same verdict", same, "%", "all", _at_least(100)),
+        Figure("the guard's own share of the CPU", looking, "%", "for scale"),
+    ]
+
+
+def bench_machine(kernel: Kernel) -> list[Figure]:
+    """Calibration in both places, and what `clean` takes after a SIGKILL."""
+    figures = [
+        Figure("calibrate, in the lab kernel", (machine_figures.calibrate_s(LAB),), "s", "under 120", _below(120))
+    ]
+    obstacles = machine_obstacles()
+    if obstacles:
+        screen.say(f"bench: nothing on this machine's own kernel: {obstacles[0].what}")
+        return figures
+    cleans = tuple(machine_figures.clean_s() for _ in range(3))
+    return [
+        *figures,
+        Figure(
+            "calibrate, on this machine's own", (machine_figures.calibrate_s(MACHINE),), "s", "under 120", _below(120)
+        ),
+        Figure("clean, after a SIGKILL", cleans, "s", "under 5", _below(5)),
     ]
 
 
@@ -500,4 +524,5 @@ _BENCHES: dict[str, Callable[[Kernel], list[Figure]]] = {
     "analyze": bench_capture_analysis,
     "fast08": bench_fast08,
     "clocks": bench_real_clock,
+    "machine": bench_machine,
 }

@@ -20,13 +20,15 @@ from lab.session import Stop
 @dataclass(frozen=True)
 class Compared:
     """One seed on both clocks: the busy port's rate on the real one over the configured (None: too little was
-    captured), goodput there over virtual time's, both incast verdicts, and what the fidelity guard says, and why."""
+    captured), goodput there over virtual time's, both incast verdicts, what the fidelity guard says, and why, and its
+    own share of the CPU."""
 
     seed: int
     rate_share: float | None
     goodput_ratio: float
     verdicts: tuple[str, str]
     fidelity: str
+    guard_share: float
 
     @property
     def is_same(self) -> bool:
@@ -64,4 +66,6 @@ def _compared(seed: int, pair: Pair) -> Compared:
     share = None if rate_bps is None else rate_bps / line_bps
     fidelity = judge(pair.real)
     words = fidelity.words if fidelity else pair.guard
-    return Compared(seed, share, real_bps / virtual_bps, pair.verdicts, words)
+    return Compared(
+        seed, share, real_bps / virtual_bps, pair.verdicts, words, pair.real.measured["fidelity"]["probe_share"]
+    )

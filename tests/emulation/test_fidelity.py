@@ -21,7 +21,6 @@ pytestmark = pytest.mark.lab
 # Slow enough for any CPU: a frame of 10 Mb/s lasts 1.2 ms.
 KEYS = {"senders": "3", "rate": "10Mbps", "buffer": "600KB", "bytes": "128KiB", "rounds": "3"}
 ATTEMPTS = 3  # what else a machine does may disturb one run, in the lab kernel most of all
-MOST_PROBE_SHARE = 0.05  # of the lab's CPU, its start and its end included; the naps alone are held to 1.5 %
 
 
 def played(kernel: Kernel, folder: Path, hogs: int) -> tuple[Run, Fidelity]:
@@ -56,7 +55,6 @@ def test_a_run_that_has_the_cpu_to_itself_is_faithful(kernel: Kernel, tmp_path: 
     assert found.verdict == FAITHFUL, found.words
     assert all(limit.holds for limit in found.limits)
     assert processor(run).holds is True
-    assert run.measured["fidelity"]["probe_share"] < MOST_PROBE_SHARE
     assert max(int(run.packets(point).wire_bytes.max()) for point in run.measured["capture"]) <= 1514
 
 
