@@ -22,12 +22,15 @@ _PERFTEST = (("h1", "&"), ("h2", "h1"))  # server and client
 
 
 class Prompt(CLI):
-    """Mininet's prompt, without the command that would hang."""
+    """Mininet's prompt, without the command that would hang on the virtual clock."""
+
+    is_virtual = True
 
     def do_iperf(self, line: str) -> None:
         """Say what to use instead."""
-        print("iperf waits by spinning on the clock, which stands still meanwhile; try: h1 iperf3 -s -D -1,")
-        print("then h2 iperf3 -c h1 -n 20M, or measure with the experiments (see docs/troubleshooting.md)")
+        if self.is_virtual:
+            print("iperf waits by spinning on the clock, which stands still meanwhile; instead:")
+        print("try: h1 iperf3 -s -D -1, then h2 iperf3 -c h1 -n 20M, or measure with the experiments")
 
     do_iperfudp = do_iperf
 
@@ -59,7 +62,9 @@ def main(folder: Path, place: str) -> int:
         print(f"{len(stage.hosts)} hosts on {spec.topology}; try: {suggestions(stage)}")
         if spec.transport == "roce":
             print("ib_send_bw's own figures are of the processor's clock, not of this one: believe the counters")
-        print(f"what you write to {folder} stays; everything else is gone at exit")
+        if stage.ground.is_ours:
+            print(f"what you write to {folder} stays; everything else is gone at exit")
+        Prompt.is_virtual = stage.ground.is_virtual  # its constructor does not return before the end
         Prompt(stage.fabric)
     return 0
 

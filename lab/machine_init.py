@@ -70,7 +70,8 @@ def main(job_path: str, scratch: str) -> None:
         job = json.loads(Path(job_path).read_text())
         _mount_own(scratch)
         init.settle()
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGCHLD, signal.SIGINT):  # Ctrl-C at the terminal is the job's to hear
+            signal.signal(number, lambda *_: None)
         init.tell(_EVENTS, {"event": "booted"})
         status = init.wait(init.spawn(job, _EVENTS, _streams), _ORDERS)
     except OSError as error:
@@ -91,9 +92,10 @@ def _mount_own(scratch: str) -> None:
 
 
 def _streams(interactive: bool) -> Iterable[int]:
-    """The job's standard streams: ours; or in a session of its own nothing, our output, the descriptor for errors."""
+    """The job's standard streams: our terminal; or in a session of its own nothing, our output, the descriptor for
+    errors."""
     if interactive:
-        return (0, 1, 2)
+        return (0, 1, 1)
     os.setsid()
     return (os.open(os.devnull, os.O_RDONLY), 1, _ERRORS)
 

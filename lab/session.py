@@ -141,7 +141,7 @@ class Session:
 
     def run(self) -> Outcome:
         """Start the first process, pump its pipes until it ends, and say how it went."""
-        with _raw_terminal(self.job.interactive):
+        with _lent_terminal(self.job.interactive):
             process = self._launch()
             try:
                 self._pump(process)
@@ -305,14 +305,17 @@ def control_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def _raw_terminal(interactive: bool) -> Iterator[None]:
-    """Our terminal is the guest's while it runs (the guest echoes and edits); restored however it ends."""
+def _lent_terminal(interactive: bool) -> Iterator[None]:
+    """Our terminal is the job's while it runs: it echoes and edits, and Ctrl-C is its own to hear; the terminal is
+    restored however the job ends."""
     if not (interactive and sys.stdin.isatty()):
         yield
         return
-    before = termios.tcgetattr(sys.stdin)
+    attributes = termios.tcgetattr(sys.stdin)
+    heard = signal.signal(signal.SIGINT, lambda *_: None)  # a handler, unlike SIG_IGN, is not inherited by the job
     try:
         yield
     finally:
+        signal.signal(signal.SIGINT, heard)
         with suppress(termios.error):  # the terminal is gone
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, attributes)

@@ -23,6 +23,7 @@ from lab import machine as session
 from tests.conftest import ROOT
 from tests.emulation import host
 from tests.emulation.conftest import run_experiment
+from tests.emulation.test_shell import opened
 from topologies import trial
 from topologies.ground import OWN_KINDS
 
@@ -238,3 +239,21 @@ def test_what_this_kernel_cannot_do_is_refused(tmp_path: Path, given: list[str],
     (line,) = done.stderr.strip().splitlines()
     assert said in line and "--clock virtual" in line
     assert not (tmp_path / "run").exists()
+
+
+def test_the_prompt_answers_and_ctrl_c_ends_what_runs_at_it(tmp_path: Path) -> None:
+    before = host.state()
+    words = ("--clock", "real", "--on", "machine", *keys(senders="2"))
+    with opened(
+        tmp_path / "run", *(word for word in words if "bytes" not in word and "rounds" not in word)
+    ) as terminal:
+        terminal.read_until("mininet> ")
+        assert "h1 h2 h3 leaf1" in terminal.say("nodes")
+        assert "2 received" in terminal.say("h1 ping -c 2 -i 0.2 h2")
+        os.write(terminal.ours, b"h1 ping h2\n")
+        terminal.read_until("icmp_seq=2")
+        os.write(terminal.ours, b"\x03")
+        assert "packet loss" in terminal.read_until("mininet> ")
+        os.write(terminal.ours, b"exit\n")
+        assert terminal.end() == 0
+    assert host.state() == before
