@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from lab import boot
+from lab import boot, session
 from lab.kernel import Kernel
 from lab.session import Job, Outcome, Stop
 from tests.conftest import ROOT, InLab, run_in_lab
@@ -173,7 +173,7 @@ for number in range(1000):
 
 @pytest.mark.parametrize("code", ["while True: pass", "while True: print(100 * 'x')", LOOP])
 def test_the_watchdog_ends_a_guest_that_does_not_end(in_lab: InLab, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    monkeypatch.setattr(boot, "_STOP_GRACE_S", 1.0)
+    monkeypatch.setattr(session, "_STOP_GRACE_S", 1.0)
     ran = in_lab(code, watchdog_s=2)
     assert (ran.outcome.ended_as, ran.status != 0) == ("watchdog", True)
     assert 2 <= ran.outcome.wall_s < 6
@@ -219,7 +219,7 @@ except KeyboardInterrupt:
 def test_a_stop_ends_even_who_does_not_listen(
     kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
-    monkeypatch.setattr(boot, "_STOP_GRACE_S", 1.0)
+    monkeypatch.setattr(session, "_STOP_GRACE_S", 1.0)
     outcome = stopped(kernel, tmp_path, code)
     assert outcome.ended_as == "interrupted"
     assert outcome.wall_s < 6
