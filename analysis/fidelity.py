@@ -8,7 +8,6 @@ silence: the run is then "not measured", unless another limit is broken.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +16,8 @@ import numpy as np
 
 from analysis import shaping, text
 from analysis.parquet import read_columns
-from analysis.run import Run
+from analysis.patience import patience
+from analysis.run import UNFINISHED, Run
 from analysis.shaping_ports import Port, shaped_ports
 from topologies.units import BadRequest
 
@@ -29,15 +29,13 @@ VIRTUAL = "virtual"
 LEAST_IDLE_SHARE = 0.1
 # The process that plays the hosts has one CPU at most: what is left is what it could have done more.
 MOST_HOSTS_SHARE = 0.9
-# Of a round, or of the time in which a port's buffer drains where processes decide when packets leave.
-MOST_LATE_SHARE = 0.1
-_PACED_BY_THE_KERNEL = ("incast", "permutation", "all_to_all", "long_flows", "iperf3")
 FEWEST_NAPS = 20  # of which the 99th percentile is the latest
 # Half of what a collapse verdict could bear, and what a comparison with virtual time asks for.
 MOST_RATE_ERROR_SHARE = 0.02
 # Faster or slower than this the kernel's own steering never makes the clock (MAXFREQ, linux/timex.h): what is more, was
 # set.
 MOST_STEERING = 500e-6
+_LOSSLESS = "pfc"  # the kind of a port's queue of the lossless class
 _WINDOW_NS, _FULL = 100_000_000, 0.5  # between two looks; one of less than half of that says little
 _TOO_SHORT = "no 100 ms that the rounds fill: more rounds, or larger blocks"
 _WAKES = ("time_ns", "late_ns")
@@ -137,10 +135,13 @@ def judge(run: Run) -> Fidelity | None:
 
 def _limits(run: Run) -> Iterator[Limit]:
     machine, wakes = _read(run, "machine", _MACHINE), _read(run, "wakes", _WAKES)
+    yield _completed(run)
     yield _headroom(run, machine)
     yield _hosts(run, machine)
     yield _run_queue(run, wakes)
     yield from _shaping(run)
+    if run.parameters.pfc and not _is_loss_allowed(run):
+        yield _lossless(run)
     yield _dropped(machine)
     yield _uncaptured(run)
     yield _stepped(machine)
@@ -221,6 +222,15 @@ def _windows(run: Run, machine: _Record, column: str) -> tuple[np.ndarray, str]:
     return machine.steps(column)[full] / length[full], machine.source if full.any() else _TOO_SHORT
 
 
+def _completed(run: Run) -> Limit:
+    """One that ended early, or whose agents did, may have lacked them for longer than anybody knows."""
+    is_complete = bool(run.measured.get("complete"))
+    asked = _Asked(
+        "completion", "of the run", "share", "where a process of the run ended early, what it was to do is missing"
+    )
+    return _at_least(asked, 1.0, _Found(1.0, "measured.json") if is_complete else _Found(None, UNFINISHED))
+
+
 def _headroom(run: Run, machine: _Record) -> Limit:
     shares, source = _windows(run, machine, "idle_ns")
     least = float(shares.min()) / run.measured["fidelity"]["cpus"] if len(shares) else None
@@ -238,9 +248,10 @@ def _hosts(run: Run, machine: _Record) -> Limit:
 
 def _run_queue(run: Run, wakes: _Record) -> Limit:
     late_ns = wakes.within(run.traffic_ns, "late_ns")
-    span_s, because = _patience(run)
-    asked = _Asked("run-queue delay", "at the 99th percentile", "s", because)
-    return _at_most(asked, MOST_LATE_SHARE * span_s, _lateness(late_ns, wakes))
+    allowed = patience(run)
+    asked = _Asked("run-queue delay", "at the 99th percentile", "s", allowed.because)
+    found = _Found(None, allowed.because) if allowed.most_s is None else _lateness(late_ns, wakes)
+    return _at_most(asked, allowed.most_s, found)
 
 
 def _lateness(late_ns: np.ndarray, wakes: _Record) -> _Found:
@@ -248,21 +259,6 @@ def _lateness(late_ns: np.ndarray, wakes: _Record) -> _Found:
         return _Found(shaping.percentile_99(late_ns) / 1e9, wakes.source)
     few = f"{text.counted(len(late_ns), 'nap')} of the guard in the rounds, of {FEWEST_NAPS} needed: more rounds"
     return _Found(None, few if wakes.columns else wakes.source)
-
-
-def _patience(run: Run) -> tuple[float, str]:
-    """The time (s) of which processes may be late a tenth, and why it is that one."""
-    if run.workload in _PACED_BY_THE_KERNEL and run.rounds:
-        round_s = statistics.median(each.end_ns - each.start_ns for each in run.rounds) / 1e9
-        return round_s, (
-            f"a tenth of the median round of {text.seconds(round_s)}: hosts only begin flows and see them end, and what"
-            " their packets wait for is the shaper's, judged below"
-        )
-    drain_s = run.parameters.buffer_bytes * 8 / run.parameters.path.rate_bps
-    return drain_s, (
-        f"a tenth of the {text.seconds(drain_s)} in which the buffer of a port drains: by so much of it a late host"
-        " moves the queue"
-    )
 
 
 def _shaping(run: Run) -> Iterator[Limit]:
@@ -286,6 +282,23 @@ def _jitter(shakiest: Port | None, trouble: str) -> Limit:
     asked = _Asked("timestamp jitter", "about a frame's time, of 99 gaps in 100", "s", because)
     found = _Found(shakiest.jitter_s, shakiest.source) if shakiest else _Found(None, trouble)
     return _at_most(asked, shakiest.saved_s if shakiest else None, found)
+
+
+def _is_loss_allowed(run: Run) -> bool:
+    """Whether the spec asks for less room than pauses need: then a loss need not be the machine's."""
+    return run.spec.get("allow_loss") in (True, "on")
+
+
+def _lossless(run: Run) -> Limit:
+    """What a watchdog discarded was not lost for want of room."""
+    queues = [queue for port in run.measured.get("ports", {}).values() for queue in port.get("qdiscs", ())]
+    lost = [queue.get("drops", 0) - queue.get("discards", 0) for queue in queues if queue.get("kind") == _LOSSLESS]
+    because = (
+        "with pauses in time nothing is lost, as in virtual time: what is lost here, a process paused too late for"
+    )
+    source = f"queue counters of {text.counted(len(lost), 'port')}"
+    found = _Found(sum(lost), source) if lost else _Found(None, "no port of measured.json has a lossless class")
+    return _at_most(_Asked("lossless drops", "", "packets", because), 0, found)
 
 
 def _dropped(machine: _Record) -> Limit:

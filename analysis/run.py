@@ -84,6 +84,8 @@ class Run:
     @cached_property
     def provenance(self) -> dict[str, Any]:
         """Where the run came from: versions, seed, command, times."""
+        if not (self.path / "provenance.json").exists():
+            raise BadRequest(f"{self.path}: has no provenance.json: its run was killed, or it still runs")
         return self._json("provenance.json")
 
     @property

@@ -92,7 +92,7 @@ class NicAgent:
         self._connected, self._record = connected, record
         self._peers: Mapping[int, int] = {}
         self._notification_point = NotificationPoint(parameters.cnp_interval_ns)
-        self._muted: dict[int, None] = {}  # a set in the order of its making
+        self._muted: dict[int, Timer] = {}  # in the order of their muting, each with the timer that ends it
         self._limiters: dict[Destination, _Limiter] = {}
 
     def __enter__(self) -> NicAgent:
@@ -136,13 +136,16 @@ class NicAgent:
     # --- notification point
 
     def _notify(self, packet: RocePacket) -> None:
-        """Muted is also who turns out to have no peer, so as not to be looked up for every packet."""
+        """Muted is also who turns out to have no peer, so as not to be looked up for every packet. Where the timer that
+        ends it is late, a packet that had come before the filter may be answered first: that timer has had its time."""
         now_ns, queue_pair = self._loop.woken_ns(), packet.queue_pair
         if not self._notification_point.answers(queue_pair, now_ns):
             return
-        self._muted[queue_pair] = None
+        if queue_pair in self._muted:
+            self._muted[queue_pair].cancel()
+        free_ns = now_ns + self._parameters.cnp_interval_ns
+        self._muted[queue_pair] = self._loop.call_at(free_ns, partial(self._unmute, queue_pair))
         self._apply_filter()
-        self._loop.call_at(now_ns + self._parameters.cnp_interval_ns, partial(self._unmute, queue_pair))
         peer = self._peer(queue_pair)
         if peer is not None:
             self._socket.send(cnp(packet, peer))

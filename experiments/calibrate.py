@@ -1,5 +1,5 @@
-"""Finds the highest rate that this machine carries faithfully on the real clock: the same second of traffic, N - 1
-hosts to one as fast as they can, at one rate after the other, each judged by the fidelity guard."""
+"""Finds the highest rate that this machine carries faithfully on the real clock: an incast of N - 1 senders in rounds,
+about a second of it, at one rate after the other, each judged by the fidelity guard."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ LADDER_BPS = tuple(digit * 10**power for power in range(7, 11) for digit in (1, 
 _HALVINGS = 2
 _TRIES = 2  # a machine that others use is unlucky now and then
 WATCHDOG_S = 240.0  # of all steps
-_ALWAYS = {"workload": "long_flows", "duration": "1s", "capture": "all"}
+_SRU_BYTES = 256 * 1024  # an incast's own
+_TRAFFIC_S = 1  # of rounds: some fifty of the guard's naps
+_ROOM = 1.25  # of a round, for headers: its buffer loses nothing, so that no round rests until a timeout
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,21 @@ def _between(low_bps: int, high_bps: int) -> int:
 
 
 def step_spec(hosts: int, rate_bps: int, has_delay: bool) -> Spec:
-    """A second of traffic at one rate, resolved."""
+    """About a second of incast at one rate, resolved: rounds of 256 KiB a sender, or a single smaller one."""
     still = {} if has_delay else {"delay": "0ns", "switch_delay": "0ns"}
-    return limits.resolve(parse({**_ALWAYS, **still, "hosts": hosts, "rate": format_rate(rate_bps)}))
+    senders, second_bytes = hosts - 1, rate_bps * _TRAFFIC_S // 8
+    sru_bytes = min(_SRU_BYTES, second_bytes // senders)
+    round_bytes = sru_bytes * senders
+    asked = {
+        "workload": "incast",
+        "capture": "all",
+        "hosts": hosts,
+        "rate": format_rate(rate_bps),
+        "bytes": f"{sru_bytes}B",
+        "rounds": round(second_bytes / round_bytes),
+        "buffer": f"{round(_ROOM * round_bytes)}B",
+    }
+    return limits.resolve(parse({**asked, **still}))
 
 
 class _Ladder:

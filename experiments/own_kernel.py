@@ -23,10 +23,11 @@ _MININETS_MARK = b"mininet:"  # Mininet names the shells of its nodes so (node.p
 
 @dataclass(frozen=True)
 class Obstacle:
-    """What keeps runs from this machine's own kernel, and what mends it."""
+    """What keeps runs from this machine's own kernel, what mends it, and whether it is only that others run there."""
 
     what: str
     fix: str
+    is_passing: bool = False
 
 
 def machine_obstacles() -> list[Obstacle]:
@@ -68,7 +69,7 @@ def _other_mininet() -> Iterator[Obstacle]:
         mark = next((word for word in words if word.startswith(_MININETS_MARK)), None)
         if mark is not None:
             node = mark.decode(errors="replace")
-            yield Obstacle(f"another Mininet is running (process {process.name}, {node})", "after its end")
+            yield Obstacle(f"another Mininet is running (process {process.name}, {node})", "after its end", True)
             return
 
 
@@ -80,7 +81,7 @@ def _names_taken() -> Iterator[Obstacle]:
             with ledger.locked(ledger.FOLDER, ledger.NAMES):
                 return
         except ledger.Busy as error:
-            yield Obstacle(str(error), "after its end")
+            yield Obstacle(str(error), "after its end", True)
             return
     for path in ledger.names_like_ours()[:1]:
         yield Obstacle(f"the network name {path.name} is taken, not by a run of ours", f"ip netns delete {path.name}")

@@ -36,6 +36,15 @@ def real_place(asked: str | None, specs: Sequence[Spec], kernel: Kernel | None) 
     return LAB, f"real clock: in the lab kernel ({why})"
 
 
+def check_idle() -> None:
+    """That nobody else keeps this machine's own kernel busy, for what measures the place where runs go without --on;
+    raises BadRequest."""
+    obstacles = machine_obstacles()
+    if obstacles and all(each.is_passing for each in obstacles):
+        what = " and ".join(each.what for each in obstacles)
+        raise BadRequest(f"--on: not given, and {what}; allowed: after its end, or --on lab (the lab kernel's answer)")
+
+
 def _against_machine(specs: Iterable[Spec]) -> str | None:
     """Why specs cannot run on this machine's own kernel, as key, what is and what is allowed; None when they can."""
     obstacles = machine_obstacles()

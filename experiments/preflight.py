@@ -38,6 +38,7 @@ _TOOLS = {
     "ping": "iputils-ping",
 }
 BOTH = "both"
+_NEEDED_BY = {LAB: "virtual clock, --on lab", MACHINE: "--on machine", BOTH: BOTH}
 _LIMITING_KINDS = frozenset(("tbf", "bfifo"))  # no port without a rate, and a buffer of bytes
 _SMALLEST_GUEST_BYTES = 256 << 20
 _BOOT_LIMIT_S = 60.0
@@ -58,6 +59,11 @@ class Check:
     seen: str
     fix: str = ""
     is_needed: bool = True
+
+    @property
+    def needed_by(self) -> str:
+        """Which runs need it, in words."""
+        return _NEEDED_BY[self.place]
 
     @property
     def mark(self) -> str:

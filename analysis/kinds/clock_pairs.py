@@ -9,13 +9,14 @@ from functools import cached_property, lru_cache
 from typing import Callable
 
 from analysis import text
-from analysis.fidelity import judge
+from analysis.fidelity import judge, quantity
 from analysis.measures import kernel_timeouts, queue_bytes, ratio, retransmits
 from analysis.run import Run
 from analysis.shaping_ports import shaped_ports
 from analysis.verdicts import NOT_PROVEN, goodput_bps, incast_verdict, median_seconds, total_drops
 
 VIRTUAL, REAL = "virtual", "real"
+GOODPUT = "goodput"
 # A limiter whose timer comes late saves up as much of the line as it missed: what is left of the error is rounding.
 RATE_TOLERANCE = 0.02
 # What chance decides is no nearer than two seeds of one clock are: of twelve in virtual time, 20 collapsed rounds each
@@ -88,6 +89,25 @@ class Pair:
         return fidelity_words(self.real)
 
     @property
+    def guard_words(self) -> str:
+        """The same with the limits that broke, and what was measured of them: "unfaithful: shaper accuracy 5.8 %"."""
+        judged = judge(self.real)
+        broken = [f"{limit.name} {quantity(limit.measured, limit.unit)}" for limit in judged.broken] if judged else []
+        return f"{self.guard}: {', '.join(broken)}" if broken else self.guard
+
+    @property
+    def by_chance(self) -> str:
+        """By how much goodput, which chance decides, is apart where the port's rate and the verdict agree: "18 %
+        less", than in virtual time; else empty."""
+        decisive = {each.name: each for each in self.quantities if each.decides}
+        goodput = decisive.pop(GOODPUT)
+        agreeing = (self.same_verdict, *(each.agrees for each in decisive.values()))
+        if goodput.agrees is not False or goodput.ratio is None or not all(agreeing):
+            return ""
+        off = text.digits(100 * abs(goodput.ratio - 1))
+        return f"{off} % {'less' if goodput.ratio < 1 else 'more'}"
+
+    @property
     def agrees(self) -> bool | None:
         """Whether everything that decides agrees; None where nothing differs and something is missing."""
         found = [self.same_verdict, *(each.agrees for each in self.quantities if each.decides)]
@@ -115,7 +135,7 @@ def _queue(run: Run, key: str) -> float | None:
 # name, how a run tells it, how it reads, its tolerance (None: frames of the buffer), whether it decides
 _TOLD: Sequence[tuple[str, Callable[[Run], float | None], Callable[[float | None], str], float | None, bool]] = (
     ("rate of the busy port", busy_rate_bps, text.rate, RATE_TOLERANCE, True),
-    ("goodput", lambda run: goodput_bps(run.rounds), text.rate, GOODPUT_TOLERANCE, True),
+    (GOODPUT, lambda run: goodput_bps(run.rounds), text.rate, GOODPUT_TOLERANCE, True),
     ("median round", lambda run: median_seconds(run.rounds), text.seconds, GOODPUT_TOLERANCE, False),
     ("timeouts", kernel_timeouts, text.count, TIMEOUT_TOLERANCE, False),
     ("drops", total_drops, text.count, LOSS_TOLERANCE, False),

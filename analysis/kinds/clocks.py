@@ -14,6 +14,7 @@ from analysis.figures.flows import sequence, timeline
 from analysis.figures.style import Drawn, drawn
 from analysis.kinds import incast
 from analysis.kinds.clock_pairs import (
+    GOODPUT,
     GOODPUT_TOLERANCE,
     RATE_TOLERANCE,
     Pair,
@@ -33,7 +34,8 @@ AGREE, DIFFER, UNDECIDED = "agree", "differ", "undecided"
 RULE = (
     f"Two runs of one spec agree when the busy port's rate is within {RATE_TOLERANCE:.0%}, goodput within "
     f"{GOODPUT_TOLERANCE:.0%}, and the incast verdict is the same; one that is not proven, as of an unfaithful run, "
-    "decides nothing. Where they differ, the fidelity guard has to call the run on the real clock unfaithful."
+    "decides nothing. Where goodput alone is apart, chance may have decided, as of two seeds; where rate or verdict "
+    "differ, the fidelity guard has to call the run on the real clock unfaithful."
 )
 
 COLUMNS = (
@@ -58,6 +60,7 @@ _HEADS = {
     "agrees": "agree",
 }
 _WORDS = {True: AGREE, False: DIFFER, None: UNDECIDED}
+_COMPARED = {**_WORDS, None: "cannot be compared"}
 _NUMBERS = ("virtual", "real", "ratio")
 
 
@@ -99,8 +102,9 @@ def verdict(run: Run) -> Verdict:
 def _answer(found: tuple[Pair, ...]) -> str:
     told = []
     for agrees, words in _WORDS.items():
-        names = [pair.name for pair in found if pair.agrees is agrees]
+        names = [pair.name for pair in found if pair.agrees is agrees and not pair.by_chance]
         told += [f"{words} at {' and '.join(names)}"] if names else []
+    told += [f"{AGREE} at {pair.name} but for {GOODPUT} ({pair.by_chance})" for pair in found if pair.by_chance]
     return f"clocks {', '.join(told)}" if any(pair.agrees is not None for pair in found) else NOT_PROVEN
 
 
@@ -112,8 +116,9 @@ def _is_good(found: tuple[Pair, ...]) -> bool | None:
 
 
 def _warned(pair: Pair) -> bool | None:
-    """Whether the guard warned where the clocks differ; None where it measured nothing, or too little is known."""
-    if pair.agrees:
+    """Whether the guard warned where the clocks differ by more than chance; None where it measured nothing, or too
+    little is known."""
+    if pair.agrees or pair.by_chance:
         return True
     return None if pair.agrees is None or pair.guard not in (FAITHFUL, UNFAITHFUL) else pair.guard == UNFAITHFUL
 
@@ -167,21 +172,29 @@ def _unproven(pair: Pair) -> str:
 
 def _guarded(pair: Pair) -> Evidence:
     return Evidence(
-        name=f"fidelity guard at {pair.name}",
+        name=f"guard at {pair.name}",
         configured=None,
-        modelled=None if pair.agrees is None else "any" if pair.agrees else UNFAITHFUL,
+        modelled=None,
         measured=pair.guard,
         unit="",
-        tolerance=f"{UNFAITHFUL} where the clocks differ",
+        tolerance=_needed(pair),
         holds=_warned(pair),
         source=_guard_source(pair),
     )
 
 
+def _needed(pair: Pair) -> str:
+    """What the guard has to say of the run on the real clock."""
+    if pair.agrees or pair.by_chance:
+        return "the clocks agree: no warning is needed"
+    needed = f"{UNFAITHFUL}, where the clocks differ"
+    return needed if pair.agrees is None else f"{UNFAITHFUL}, as the clocks differ"
+
+
 def _guard_source(pair: Pair) -> str:
     label = pair.real.parameters.label
     unknown = f"too little is known to say whether {label} differs"
-    return f"fidelity of {label}" if pair.agrees is not None else unknown
+    return f"fidelity of {label}: {pair.guard_words}" if pair.agrees is not None else unknown
 
 
 def headline(run: Run) -> str:
@@ -192,9 +205,10 @@ def headline(run: Run) -> str:
 
 def _finding(pair: Pair) -> str:
     virtual, real = (text.rate(goodput_bps(each.rounds)) for each in (pair.virtual, pair.real))
-    words = "cannot be compared" if pair.agrees is None else _WORDS[pair.agrees]
+    but = f"{AGREE} but for {GOODPUT}, {pair.by_chance} than in virtual time"
+    words = but if pair.by_chance else _COMPARED[pair.agrees]
     shows = pair.verdicts[0] if pair.same_verdict else " and ".join(pair.verdicts)
-    return f"at {pair.name} the clocks {words}: goodput {virtual} and {real}, {shows} ({pair.guard})"
+    return f"at {pair.name} the clocks {words}: goodput {virtual} and {real}, {shows} ({pair.guard_words})"
 
 
 def beside(run: Run) -> str:
@@ -209,7 +223,8 @@ def tiles(run: Run) -> list[tuple[str, str]]:
     told = []
     for pair in _pairs(run):
         known = [each.agrees for each in pair.quantities if each.agrees is not None]
-        told.append((f"clocks at {pair.name}", _WORDS[pair.agrees]))
+        but, agree = (f", but for {GOODPUT}", AGREE) if pair.by_chance else ("", _WORDS[pair.agrees])
+        told.append((f"clocks at {pair.name}{but}", agree))
         told.append(("quantities within tolerance", f"{sum(known)} of {len(pair.quantities)}"))
         told.append(("real clock called", pair.guard))
     return told
@@ -253,7 +268,7 @@ def _lines(pair: Pair) -> list[dict[str, str]]:
     both = {"line": pair.name, "ratio": text.NOTHING}
     virtual, real = pair.verdicts
     same = {"virtual": virtual, "real": real, "tolerance": "the same", "agrees": _agree(pair.same_verdict)}
-    guard = {"virtual": fidelity_words(pair.virtual), "real": pair.guard, "tolerance": text.NOTHING}
+    guard = {"virtual": fidelity_words(pair.virtual), "real": pair.guard_words, "tolerance": text.NOTHING}
     lines += [{**both, "quantity": "verdict", **same}]
     return [*lines, {**both, "quantity": "fidelity guard", **guard, "agrees": text.NOTHING}]
 

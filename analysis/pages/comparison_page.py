@@ -26,6 +26,7 @@ from topologies.units import BadRequest
 
 FILE_NAME = "comparison.html"
 _UNCOMPARED = ("label", "seed")  # keys whose difference is no difference of what was asked
+_PLACE = "place"  # no key of a spec: "lab" or "machine"
 _OVERLAID = "Each run is counted from the begin of its own traffic."
 _REBUILD = "From the project's folder; the page is made of the run directories alone:"
 _NO_DIFFERENCE = "The specifications are equal in every key{rest}."
@@ -52,7 +53,7 @@ def comparison_page(runs: Sequence[Run], path: Path) -> str:
         paragraph(_kinds_words(groups), "open"),
         section("Verdicts", _verdicts(named)),
         *(_rows(kind, members, alone=len(groups) == 1) for kind, members in groups),
-        section("What differs in the specifications", _differences(named)),
+        section("What differs in the specifications and places", _differences(named)),
         section("Over time", paragraph(_OVERLAID, "soft") if charts else "", shell.timelines(charts)),
         _figures(named),
         section("The runs", _places(named)),
@@ -108,10 +109,10 @@ def _verdicts(named: Sequence[Named]) -> Html:
 
 
 def _differences(named: Sequence[Named]) -> Html:
-    """One row for each key of the specs whose values are not all the same, a column for each run; the keys that only
-    some of them use are folded away."""
-    keys = list(dict.fromkeys(key for _, run in named for key in run.spec))
-    differing = [key for key in keys if len({repr(run.spec.get(key)) for _, run in named}) > 1]
+    """One row for each key of the specs whose values are not all the same, and for the place where the runs were, a
+    column for each run; the keys that only some of them use are folded away."""
+    keys = list(dict.fromkeys(key for _, run in named for key in (*run.spec, _PLACE)))
+    differing = [key for key in keys if len({_value(run, key) for _, run in named}) > 1]
     asked = [key for key in differing if key not in _UNCOMPARED]
     aside = [key for key in differing if key in _UNCOMPARED]
     if not asked:
@@ -128,7 +129,7 @@ def _differences(named: Sequence[Named]) -> Html:
 
 
 def _value(run: Run, key: str) -> str:
-    value = run.spec.get(key)
+    value = run.provenance.get(_PLACE) if key == _PLACE else run.spec.get(key)
     if isinstance(value, bool):
         return str(value).lower()
     return text.NOTHING if value in (None, "auto") else str(value)

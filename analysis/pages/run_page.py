@@ -10,6 +10,7 @@ from pathlib import Path
 
 from analysis import text
 from analysis.fabric import fabric_title
+from analysis.fidelity import VIRTUAL
 from analysis.figures.draw import draw_fabric
 from analysis.figures.style import Drawn
 from analysis.files import write_whole
@@ -31,6 +32,10 @@ _FABRIC_CAPTION = "The fabric as laid out: hosts at the bottom, above them the t
 _REPEAT = (
     "From the project's folder; equal specification and seed give an equal run (each case has a spec.yaml of its own "
     "in cases/):"
+)
+_REPEAT_REAL = (
+    "From the project's folder; equal specification and seed give an equal run in virtual time, and on the real clock "
+    "one that is equal in kind, not in every time and packet (each case has a spec.yaml of its own in cases/):"
 )
 _ASKED = ("Question", "Claim", "Expected")
 _EARLY = "The run was not completed: this page tells of what it had measured when it ended."
@@ -83,7 +88,7 @@ def page(run: Run, figures: Sequence[Drawn]) -> str:
         section("Drops by port", drops(run)),
         section("Specification", specification(run)),
         section("Provenance", definitions(shell.flat(run.provenance))),
-        section("How to reproduce", shell.commands((_REPEAT, repeat(run)), (_REBUILD, rebuild(run)))),
+        section("How to reproduce", shell.commands((_repeat_words(run), repeat(run)), (_REBUILD, rebuild(run)))),
     )
     return shell.render(Page(f"{experiment}: {verdict.verdict}", experiment, kind.headline(run), body, charts))
 
@@ -153,9 +158,17 @@ def specification(run: Run) -> Html:
     return Html(definitions(given) + rest)
 
 
+def _repeat_words(run: Run) -> str:
+    """What to expect of another run like it and its cases."""
+    clocks = {each.spec.get("clock") for each in (run, *run.cases.values())}
+    return _REPEAT if clocks == {VIRTUAL} else _REPEAT_REAL
+
+
 def repeat(run: Run) -> str:
-    """The command that repeats the run from its own spec; the clock is no key of it."""
-    clock = "" if run.spec.get("clock") == "virtual" else " --clock real"
+    """The command that repeats the run from its own spec, of which clock and place are no keys."""
+    place = run.provenance.get("place")
+    on = f" --on {shlex.quote(str(place))}" if place else ""
+    clock = "" if run.spec.get("clock") == VIRTUAL else f" --clock real{on}"
     return f"./run_experiment run {shlex.quote(str(from_here(run.path / 'spec.yaml')))}{clock}"
 
 

@@ -23,7 +23,7 @@ def check(arguments: argparse.Namespace) -> int:
     screen.table(
         "what this machine can run",
         ["requirement", "needed by", "", "seen", "fix"],
-        [[check.name, check.place, check.mark, check.seen, "" if check.holds else check.fix] for check in found],
+        [[check.name, check.needed_by, check.mark, check.seen, "" if check.holds else check.fix] for check in found],
     )
     ways = runnable(found)
     print(f"runs here: {', '.join(ways) if ways else 'nothing yet'}")
@@ -35,7 +35,10 @@ def calibrate(arguments: argparse.Namespace) -> None:
     from experiments import calibrate as calibrating
     from experiments import calibration
     from experiments.calibrate import Step
+    from experiments.places import check_idle
 
+    if arguments.on is None:
+        check_idle()  # else the lab would be measured, where runs on a free machine do not go
     hosts = arguments.hosts
     first = Labelled("first", calibrating.step_spec(hosts, calibrating.LADDER_BPS[0], has_delay=False), "real")
     setting = setting_of([first], first.clock, arguments.on, calibrating.WATCHDOG_S, None)

@@ -11,7 +11,7 @@ import pytest
 
 from analysis import summarize
 from analysis.columns import words
-from analysis.fidelity import FAITHFUL, NOT_MEASURED, UNFAITHFUL, Fidelity
+from analysis.fidelity import FAITHFUL, NOT_MEASURED, UNFAITHFUL, Fidelity, Limit
 from analysis.kinds import clock_pairs, clocks, incast, kind_of, table_of
 from analysis.kinds.clock_pairs import GOODPUT_TOLERANCE, Quantity, busy_rate_bps, pairs
 from analysis.pages.run_page import draw_all, write_report
@@ -166,7 +166,7 @@ def test_where_clocks_differ_the_guard_has_to_warn(
     holds = evidence(verdict)
     assert holds["rate of the busy port at 100 Mb/s"] is False
     assert holds["goodput at 100 Mb/s"] is False
-    assert holds["fidelity guard at 100 Mb/s"] is guarded
+    assert holds["guard at 100 Mb/s"] is guarded
 
 
 def test_another_verdict_is_a_difference(
@@ -179,6 +179,27 @@ def test_another_verdict_is_a_difference(
     verdict = clocks.verdict(both(tmp_path / "run"))
     assert (verdict.verdict, verdict.good) == ("clocks differ at 100 Mb/s", False)
     assert evidence(verdict)["verdict at 100 Mb/s"] is False
+
+
+@pytest.mark.parametrize(("took_us", "off"), [(ROUND_US // 2, "100 % more"), (ROUND_US * 2, "50 % less")])
+def test_goodput_alone_is_told_and_no_alarm(
+    tmp_path: Path, guard: dict[str, str], monkeypatch: pytest.MonkeyPatch, took_us: int, off: str
+) -> None:
+    monkeypatch.setattr(clock_pairs, "incast_verdict", lambda run: incast.Verdict("incast", COLLAPSE, ()))
+    run = both(tmp_path / "run", took_us=took_us)
+    verdict = clocks.verdict(run)
+    assert (verdict.verdict, verdict.good) == (f"clocks agree at 100 Mb/s but for goodput ({off})", None)
+    assert evidence(verdict)["guard at 100 Mb/s"] is True
+    assert f"the clocks agree but for goodput, {off} than in virtual time" in clocks.headline(run)
+    assert ("clocks at 100 Mb/s, but for goodput", "agree") in clocks.tiles(run)
+
+
+def test_the_guards_words_have_what_broke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Limit("shaper accuracy", 0.058, 0.02, None, "share", "", False, "", "")
+    judged = Fidelity(UNFAITHFUL, (broken,))
+    monkeypatch.setattr(clock_pairs, "judge", lambda run: judged)
+    (pair,) = pairs(both(tmp_path / "run", leaves_bps=0.7))
+    assert pair.guard_words == "unfaithful: shaper accuracy 5.8 %"
 
 
 def test_what_is_not_proven_on_one_clock_is_undecided(

@@ -247,12 +247,23 @@ def test_several_runs_on_one_page(tmp_path: Path) -> None:
     one, two = make_run(tmp_path / "one"), make_run(tmp_path / "two", {"cc": "dctcp", "queue": "dctcp"})
     page = write_comparison([one, two], tmp_path / "comparison.html")
     html = page.read_text()
-    differing = html.split("<h2>What differs in the specifications</h2>")[1].split("</table>")[0]
+    differing = html.split("<h2>What differs in the specifications and places</h2>")[1].split("</table>")[0]
     assert re.findall(r'<td data-head="key"[^>]*>(\w+)<', differing) == ["queue", "cc"]
     assert "<h2>Side by side</h2>" in html
     assert html.count('src="data:image/png;base64,') >= 6
     assert "Against one: two: as long." in html
     assert "kinds" not in html.split("<script")[0]
+
+
+def test_places_are_among_what_differs(tmp_path: Path) -> None:
+    runs = []
+    for name, place in (("one", "lab"), ("two", "machine")):
+        run = make_run(tmp_path / name, {"clock": "real"})
+        (run.path / "provenance.json").write_text(json.dumps({**run.provenance, "place": place}))
+        runs.append(Run(run.path))
+    html = comparison_page(runs, tmp_path / "c.html")
+    differing = html.split("<h2>What differs in the specifications and places</h2>")[1].split("</table>")[0]
+    assert re.findall(r"<td data-head=[^>]*>(\w+)<", differing) == ["place", "lab", "machine"]
 
 
 def test_runs_of_several_kinds_are_told_apart(tmp_path: Path) -> None:

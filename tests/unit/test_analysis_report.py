@@ -267,6 +267,15 @@ def test_the_round_without_loss_includes_the_jitter(tmp_path: Path) -> None:
     assert "start jitter included" in captions["goodput_senders"]
 
 
+def test_on_the_real_clock_a_run_is_repeated_in_its_place(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {"clock": "real"})
+    (run.path / "provenance.json").write_text(json.dumps({**run.provenance, "place": "lab"}))
+    html = page(Run(run.path), [])
+    assert "spec.yaml --clock real --on lab</code>" in html
+    assert "equal in kind" in html
+    assert "equal in kind" not in page(make_run(tmp_path / "virtual", {"clock": "virtual"}), [])
+
+
 def test_cases_that_only_repeat_the_run_are_not_drawn_beside_it(tmp_path: Path) -> None:
     make_run(tmp_path / "run" / "cases" / "again", {"label": "again", "seed": 2})
     make_run(tmp_path / "run" / "cases" / "other", {"label": "other", "cc": "dctcp"})

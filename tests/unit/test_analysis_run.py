@@ -405,6 +405,13 @@ def test_what_a_capture_lost_is_said(tmp_path: Path) -> None:
         _ = damaged.missing
 
 
+def test_a_run_that_was_killed_says_so(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    (run.path / "provenance.json").unlink()
+    with pytest.raises(BadRequest, match=r"run: has no provenance\.json: its run was killed, or it still runs"):
+        assert run.provenance
+
+
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "9223372036854775808", "-99999999999999999999"])
 @pytest.mark.parametrize("name", ["measured.json", "provenance.json", "fabric.json"])
 def test_numbers_that_are_none_are_refused_in_one_line(tmp_path: Path, name: str, number: str) -> None:

@@ -56,12 +56,27 @@ def test_the_answer_is_never_above_what_the_machine_carries(limit_bps: float, un
     assert search.unfaithful_bps is None or search.faithful_bps < search.unfaithful_bps
 
 
-def test_steps_are_seconds_of_many_to_one() -> None:
-    spec = step_spec(9, 250_000_000, has_delay=True)
-    assert (spec.hosts, spec.rate_bps, spec.duration_ns, spec.capture) == (9, 250_000_000, 10**9, "all")
-    assert spec.traffic is not None
-    assert {flow.receiver for flow in spec.traffic} == {"h1"} and len(spec.traffic) == 8
+@pytest.mark.parametrize("hosts", [3, 9, 128, 1024])
+@pytest.mark.parametrize("rate_bps", LADDER_BPS)
+def test_steps_are_incasts_of_about_a_second(hosts: int, rate_bps: int) -> None:
+    spec = step_spec(hosts, rate_bps, has_delay=True)
+    assert (spec.workload, spec.hosts, spec.senders, spec.rate_bps, spec.capture) == (
+        "incast", hosts, hosts - 1, rate_bps, "all",
+    )  # fmt: skip
+    round_bytes = spec.sru_bytes * (hosts - 1)
+    seconds = spec.rounds * round_bytes * 8 / rate_bps
+    assert 0.6 < seconds < 1.4
+    assert spec.rounds == 1 or spec.sru_bytes == 256 * 1024
+    assert spec.buffer_bytes is not None and spec.buffer_bytes > round_bytes  # no losses
     assert spec.delay_ns > 0
+
+
+def test_a_calibrated_round_is_as_short_as_an_incasts() -> None:
+    fast, slow = step_spec(9, 10**9, has_delay=True), step_spec(9, 10**7, has_delay=True)
+    assert fast.rounds > 50 and slow.rounds == 1
+
+
+def test_steps_have_no_delay_where_no_netem_is() -> None:
     assert step_spec(9, 250_000_000, has_delay=False).rtt_ns == 0
 
 

@@ -29,7 +29,7 @@ RATE_BPS = 100_000_000
 FRAME_BYTES = 1066  # Capture's segments of 1,000 bytes with all their headers
 FRAME_US = FRAME_BYTES * 8e6 / RATE_BPS
 BURST_BYTES = 1514 + RATE_BPS * 300_000 // 8_000_000_000  # a frame and 300 us of the line
-SPEC = {"clock": "real", "rate": "100Mbps", "buffer": "64KB", "delay": "0ns", "switch_delay": "0ns"}
+SPEC = {"clock": "real", "rate": "100Mbps", "buffer": "64KB", "delay": "0ns", "switch_delay": "0ns", "bytes": "6MB"}
 FRAMES, WINDOW_NS = 400, 100_000_000
 LAST_NS = T0_NS + 10 * WINDOW_NS
 
@@ -55,17 +55,19 @@ def real_run(
     naps: dict[str, list[int]] | None = None,
     gap_us: float = FRAME_US,
     late_us: float = 0.0,
+    keys: dict[str, Any] | None = None,
 ) -> Run:
     """A run of two senders on the real clock that nothing disturbed, but for what is given. `gap_us`: between frames
-    that leave the hot port; every fiftieth of them is `late_us` late, and those behind it make up for it."""
+    that leave the hot port; every fiftieth of them is `late_us` late, and those behind it make up for it. `keys`: of
+    the spec."""
     stack = [{"kind": "tbf", "drops": 0, "options": {"rate_bps": RATE_BPS, "burst_bytes": BURST_BYTES}}]
     told = {
-        "rounds": [{"start_ns": T0_NS, "end_ns": LAST_NS, "bytes": 12_000}],
+        "rounds": [{"start_ns": T0_NS, "end_ns": LAST_NS, "bytes": 12_000_000}],
         "ports": {"leaf1-eth1": {"peer": "h1", "hot": True, "qdiscs": stack, "rate_bps": RATE_BPS}},
         "capture": {"leaf1-eth1": 0, "h2-eth0": 0, "h3-eth0": 0},
         "fidelity": {"cpus": 1, "probe_share": 0.015},
     }
-    run = make_run(path, SPEC, {**told, **(facts or {})})
+    run = make_run(path, {**SPEC, **(keys or {})}, {**told, **(facts or {})})
     (path / "fabric.json").write_text(FABRIC)
     sent, left, at_us = Capture(), Capture(), 0.0
     for place in range(FRAMES):
@@ -107,10 +109,10 @@ def test_a_run_in_virtual_time_needs_no_trust(tmp_path: Path) -> None:
 
 def test_a_run_that_nothing_disturbed_is_faithful(tmp_path: Path) -> None:
     run = real_run(tmp_path / "run")
-    assert {limit.name: limit.holds for limit in judged(run).limits} == dict.fromkeys(BROKEN, True)
+    assert {limit.name: limit.holds for limit in judged(run).limits} == dict.fromkeys(("completion", *BROKEN), True)
     assert judged(run).verdict == FAITHFUL
     assert by_name(run, "CPU headroom").measured == pytest.approx(0.8)
-    assert by_name(run, "run-queue delay").most == pytest.approx((LAST_NS - T0_NS) / 1e9 / 10)
+    assert by_name(run, "run-queue delay").most == pytest.approx(run.parameters.ideal_seconds / 10)
     assert by_name(run, "shaper accuracy").measured == pytest.approx(0, abs=1e-4)
     assert by_name(run, "timestamp jitter").most == pytest.approx(300e-6, rel=1e-3)
     assert (processor(run).holds, processor(run).measured) == (True, FAITHFUL)
@@ -145,7 +147,7 @@ def test_one_broken_limit_makes_a_run_unfaithful_and_says_which(tmp_path: Path, 
 
 def test_the_words_name_what_was_measured_and_what_is_allowed(tmp_path: Path) -> None:
     run = real_run(tmp_path / "run", naps=wakes(late_ns=LATE_NS))
-    late, most = (text.seconds(ns / 1e9) for ns in (LATE_NS, (LAST_NS - T0_NS) / 10))
+    late, most = text.seconds(LATE_NS / 1e9), text.seconds(run.parameters.ideal_seconds / 10)
     assert judged(run).words == f"unfaithful: run-queue delay {late} at the 99th percentile (at most {most})"
 
 
@@ -155,6 +157,95 @@ def test_where_processes_decide_when_packets_leave_they_may_be_less_late(tmp_pat
     assert by_name(real_run(tmp_path / "flows", naps=naps), "run-queue delay").holds is True
     limit = by_name(real_run(tmp_path / "steps", {"workload": "collective"}, naps=naps), "run-queue delay")
     assert (limit.holds, limit.most) == (False, pytest.approx(64_000 * 8 / RATE_BPS / 10))
+
+
+@pytest.mark.parametrize("workload", ["incast", "permutation"])
+def test_a_collapse_does_not_loosen_the_limit(tmp_path: Path, workload: str) -> None:
+    """A tenth of the round without loss, however long the rounds took; two flows come to one host."""
+    long_rounds = [{"start_ns": T0_NS, "end_ns": T0_NS + 60 * 10**9, "bytes": 12_000_000}]
+    run = real_run(tmp_path / "run", {"workload": workload, "rounds": long_rounds})
+    wire_s = 2 * run.parameters.path.wire_bytes(6_000_000) * 8 / RATE_BPS
+    assert by_name(run, "run-queue delay").most == pytest.approx(wire_s / 10, rel=1e-3)
+
+
+def test_iperf3_sends_for_as_long_as_it_is_asked_to(tmp_path: Path) -> None:
+    run = real_run(tmp_path / "run", {"workload": "iperf3"}, keys={"workload": "iperf3", "duration": "3s"})
+    assert by_name(run, "run-queue delay").most == pytest.approx(0.3)
+
+
+# --- where processes decide about packets: pauses, CNPs, a controller's marks
+
+PFC = {"pfc": "on", "traffic_class": "lossless", "headroom": "5KB"}
+DCQCN = {"transport": "roce", "cc": "dcqcn", "roce_mtu": "1KiB", "dcqcn_cnp_interval": "50us"}
+
+
+def lossless_port(drops: int = 0, discards: int = 0, rate_bps: int = RATE_BPS) -> dict[str, Any]:
+    """A port of 5 kB of headroom, which 100 Mb/s fill in 400 us."""
+    shaper = {"kind": "tbf", "drops": 0, "options": {"rate_bps": RATE_BPS, "burst_bytes": BURST_BYTES}}
+    queue = {"kind": "pfc", "drops": drops, "discards": discards, "options": {"headroom_bytes": 5_000}}
+    return {"peer": "h1", "hot": True, "rate_bps": rate_bps, "qdiscs": [shaper, queue]}
+
+
+def lossless_run(path: Path, port: dict[str, Any], **changes: Any) -> Run:
+    """PFC at two ports, of which one is given."""
+    slow = {**lossless_port(rate_bps=RATE_BPS // 10), "peer": "h9", "hot": False}
+    keys = {**PFC, **changes.pop("keys", {})}
+    return real_run(path, {"ports": {"leaf1-eth1": port, "leaf1-eth9": slow}}, keys=keys, **changes)
+
+
+def test_a_pause_may_be_as_late_as_the_first_headroom_to_be_full(tmp_path: Path) -> None:
+    for late_ns, holds in ((390_000, True), (410_000, False)):
+        limit = by_name(lossless_run(tmp_path / f"{late_ns}", lossless_port(), naps=wakes(late_ns)), "run-queue delay")
+        assert (limit.holds, limit.most) == (holds, pytest.approx(400e-6))
+        assert "fills the headroom of leaf1-eth1 in 400 µs" in limit.because
+
+
+def test_a_headroom_that_no_port_tells_of_makes_no_run_faithful(tmp_path: Path) -> None:
+    limit = by_name(real_run(tmp_path / "run", keys=PFC), "run-queue delay")
+    assert (limit.holds, limit.measured, limit.most) == (None, None, None)
+    assert "no port of measured.json tells of its headroom" in limit.source
+
+
+def test_a_loss_in_the_lossless_class_is_a_late_agents(tmp_path: Path) -> None:
+    """Also where lateness was not seen; what a watchdog discarded was not lost for want of room."""
+    assert judged(lossless_run(tmp_path / "none", lossless_port(drops=4, discards=4))).verdict == FAITHFUL
+    found = judged(lossless_run(tmp_path / "lost", lossless_port(drops=7, discards=4)))
+    assert found.words == "unfaithful: lossless drops 3 packets (at most 0 packets)"
+
+
+def test_a_loss_that_is_allowed_says_nothing_of_the_machine(tmp_path: Path) -> None:
+    run = lossless_run(tmp_path / "run", lossless_port(drops=7), keys={"allow_loss": True})
+    assert "lossless drops" not in {limit.name for limit in judged(run).limits}
+
+
+def test_lossless_drops_that_nobody_counted_are_not_none(tmp_path: Path) -> None:
+    limit = by_name(real_run(tmp_path / "run", keys=PFC), "lossless drops")
+    assert (limit.holds, limit.measured) == (None, None)
+
+
+def test_a_nic_may_be_as_late_as_its_next_cnp(tmp_path: Path) -> None:
+    """The shortest time counts: with PFC and DCQCN that is the CNP's."""
+    alone = real_run(tmp_path / "alone", keys=DCQCN)
+    both = lossless_run(tmp_path / "both", lossless_port(), keys=DCQCN)
+    for run in (alone, both):
+        limit = by_name(run, "run-queue delay")
+        assert (limit.holds, limit.most) == (False, pytest.approx(50e-6))
+        assert "a CNP each 50 µs" in limit.because
+
+
+def test_a_controller_that_marks_may_be_as_late_as_moves_the_queue_little(tmp_path: Path) -> None:
+    by_switch = by_name(real_run(tmp_path / "switch", keys={"marking": "switch"}), "run-queue delay")
+    limit = by_name(real_run(tmp_path / "controller", keys={"marking": "controller"}), "run-queue delay")
+    assert limit.most == pytest.approx(64_000 * 8 / RATE_BPS / 10)
+    assert limit.most < by_switch.most
+
+
+def test_a_run_that_ended_early_is_never_faithful(tmp_path: Path) -> None:
+    """As one does whose agents died: all its rounds may be there."""
+    run = real_run(tmp_path / "run", {"complete": False})
+    assert judged(run).words == "not measured: completion (measured.json: the run was not completed)"
+    worse = real_run(tmp_path / "worse", {"complete": False}, **BROKEN["clock steps"])
+    assert judged(worse).verdict == UNFAITHFUL
 
 
 MISSING = {

@@ -13,7 +13,7 @@ import pytest
 
 from experiments import limits, own_kernel
 from experiments.own_kernel import Obstacle, beyond, machine_obstacles
-from experiments.places import check_virtual, real_place
+from experiments.places import check_idle, check_virtual, real_place
 from experiments.spec import Spec, parse
 from lab import ledger
 from lab.kernel import Kernel
@@ -76,6 +76,15 @@ def test_what_is_in_the_way_is_told_with_the_fix(
         real_place(None, [spec()], None)
     place, told = real_place(None, [spec()], KERNEL)
     assert place == "lab" and told.startswith("real clock: in the lab kernel (") and said[0] in told
+
+
+def test_what_measures_this_machine_waits_until_it_is_free(fit: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_idle()
+    monkeypatch.setattr(own_kernel, "_other_mininet", lambda: iter([Obstacle("another runs", "after its end", True)]))
+    with pytest.raises(BadRequest, match=r"^--on: not given, and another runs; allowed: after its end, or --on lab"):
+        check_idle()
+    monkeypatch.setattr(shutil, "which", lambda tool, path: None)  # the lab's answer is the right one here
+    check_idle()
 
 
 def test_a_switch_without_its_module_needs_the_compiler(fit: None, monkeypatch: pytest.MonkeyPatch) -> None:
