@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -64,7 +65,10 @@ def run_experiment(folder: Path, *words: str) -> Done:
     """`./run_experiment WORDS --out FOLDER`, to its end."""
     before = host.state()
     command = [str(ROOT / "run_experiment"), *words, "--out", str(folder)]
-    done = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, timeout=RUN_LIMIT_S)
+    environment = {**os.environ, "COLUMNS": "160"}  # tables are not cut, however wide the terminal of the tests is
+    done = subprocess.run(
+        command, cwd=folder.parent, env=environment, capture_output=True, text=True, timeout=RUN_LIMIT_S
+    )
     return Done(folder, done.returncode, done.stdout, done.stderr, before, host.state())
 
 
