@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -29,7 +30,7 @@ _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _BY_SIGNAL = 128  # a status above it: ended by a signal, as shells say it
 _ENDED_BY_US = ("SIGTERM", "SIGKILL")
 _TOLD_LINES = 3
-_AGENT = Path("/run/fabriclab-agent")
+_AGENT = "fabriclab-agent"
 _HOSTS_FILE = Path("/etc/hosts")
 
 
@@ -65,7 +66,7 @@ def _asked(spec: Spec) -> dict[str, Any]:
 
 
 def _name_hosts(stage: Stage) -> None:
-    """All hosts can be reached by their names, inside the lab."""
+    """All hosts can be reached by their names; the file is a copy, of the lab's or of the session's."""
     with _HOSTS_FILE.open("a") as file:
         file.writelines(f"{address} {name}\n" for name, address in _addresses(stage).items())
 
@@ -83,8 +84,9 @@ def _programs(stage: Stage, folder: Path) -> list[Program]:
     for rank in range(len(names)):
         (folder / str(rank)).mkdir(exist_ok=True)
     if stage.spec.starter == MPIRUN:
-        mpirun.write_agent(_AGENT, [stage.fabric.get(name) for name in names])
-        environment = {**mpirun.settings(_AGENT), **shared}
+        agent = Path(tempfile.gettempdir(), _AGENT)
+        mpirun.write_agent(agent, [stage.fabric.get(name) for name in names])
+        environment = {**mpirun.settings(agent), **shared}
         starter = mpirun.words(len(names), hostfile, folder, words)
         return [Program(stage.fabric.get(names[0]), starter, environment, where, folder / "mpirun")]
     return [

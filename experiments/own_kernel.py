@@ -76,14 +76,18 @@ def _other_mininet() -> Iterator[Obstacle]:
 def _names_taken() -> Iterator[Obstacle]:
     """Another session, or names like ours that no ledger tells of; a killed session's own are removed before the
     next."""
-    if ledger.FOLDER.is_dir():
+    ours: set[str] = set()
+    if os.path.lexists(ledger.FOLDER) or not os.access(ledger.FOLDER.parent, os.W_OK):
         try:
-            with ledger.locked(ledger.FOLDER, ledger.NAMES):
-                return
+            with ledger.locked(ledger.FOLDER, ledger.NAMES) as left:
+                ours = left.noted_names()
         except ledger.Busy as error:
             yield Obstacle(str(error), "after its end", True)
             return
-    for path in ledger.names_like_ours()[:1]:
+        except ledger.Unusable as error:
+            yield Obstacle(str(error), f"a folder {ledger.FOLDER}, or none, on a file system that can be written")
+            return
+    for path in [path for path in ledger.names_like_ours() if path.name not in ours][:1]:
         yield Obstacle(f"the network name {path.name} is taken, not by a run of ours", f"ip netns delete {path.name}")
 
 

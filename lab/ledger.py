@@ -7,6 +7,7 @@ Each is noted before it is made, in a file that a killed run leaves behind. Whoe
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -28,6 +29,10 @@ class Busy(RuntimeError):
     """Another session holds this machine's one place for them; the message is one line."""
 
 
+class Unusable(RuntimeError):
+    """The ledger's folder cannot be used; the message is one line."""
+
+
 class NameTaken(RuntimeError):
     """A name that a session needs exists already, and is not ours; the message is one line."""
 
@@ -46,9 +51,10 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs still."""
+        """Whether it runs still; one that has ended and nobody has waited for does not."""
         try:
-            return Process.of(self.pid) == self
+            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            return state != "Z" and Process.of(self.pid) == self
         except OSError:
             return False
 
@@ -75,13 +81,20 @@ class Ledger:
             process = Process.of(pid)
             self.note(pid=process.pid, started=process.started)
 
-    def give_name(self, name: str, network: Path) -> None:
-        """Have `ip netns` know the namespace `network` by this name, with our prefix."""
-        path = self._names / f"{PREFIX}{name}"
+    def prepare(self) -> None:
+        """Make the folder of names where there is none; to be called before the session mounts its own on it."""
         if not self._names.is_dir():
             self.note(folder=str(self._names))
             self._names.mkdir()
-        if path.exists():
+
+    def noted_names(self) -> set[str]:
+        """The names that are noted, made or not."""
+        return {fact["name"] for fact in self._facts() if "name" in fact}
+
+    def give_name(self, name: str, network: Path) -> None:
+        """Have `ip netns` know the namespace `network` by this name, with our prefix."""
+        path = self._names / f"{PREFIX}{name}"
+        if os.path.lexists(path):
             raise NameTaken(f"the name {path} is taken")
         self.note(name=path.name, inode=network.stat().st_ino)
         path.touch(0o444, exist_ok=False)
@@ -108,12 +121,11 @@ class Ledger:
 
     def _facts(self) -> list[dict[str, Any]]:
         """What is noted; a line that was cut short by a full disk or a kill told of nothing that was done."""
-        found = []
-        with suppress(FileNotFoundError):
-            for line in self._file.read_text().splitlines():
-                with suppress(ValueError):
-                    found.append(json.loads(line))
-        return found
+        try:
+            lines = self._file.read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            return []
+        return [fact for fact in map(_fact, lines) if fact]
 
     @staticmethod
     def _end(process: Process) -> str:
@@ -140,17 +152,47 @@ class Ledger:
         return str(path)
 
 
+_open: list[Ledger] = []
+
+
+def abandon() -> None:
+    """Undo what the sessions of this process have noted, now: it is about to end without a chance to do it in order."""
+    for ledger in _open:
+        ledger.settle()
+
+
+_FACTS = ({"pid": int, "started": int}, {"name": str, "inode": int}, {"folder": str})
+
+
+def _fact(line: str) -> dict[str, Any]:
+    """The fact that a line tells, empty for a line that tells none."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    kinds = {key: type(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    return found if kinds in _FACTS else {}
+
+
 @contextmanager
 def locked(folder: Path = FOLDER, names: Path = NAMES) -> Iterator[Ledger]:
-    """The ledger, for the one session that this machine has at a time; raises Busy when another one runs.
+    """The ledger, for the one session that this machine has at a time; raises Busy when another one runs, Unusable
+    where no ledger can be kept.
 
     What is noted when it is opened is what a killed session has left.
     """
-    folder.mkdir(mode=0o755, exist_ok=True)
-    descriptor = _lock(folder / "lock")
     try:
-        yield Ledger(folder, names)
+        folder.mkdir(mode=0o755, exist_ok=True)
+        descriptor = _lock(folder / "lock")
+    except OSError as error:
+        hint = ": only root can" if error.errno in (errno.EACCES, errno.EPERM) else ""
+        raise Unusable(f"no ledger of runs can be kept in {folder} ({error.strerror}){hint}") from error
+    ledger = Ledger(folder, names)
+    _open.append(ledger)
+    try:
+        yield ledger
     finally:
+        _open.remove(ledger)
         (folder / "lock").unlink(missing_ok=True)
         with suppress(OSError):  # what cannot be undone is noted there still
             folder.rmdir()

@@ -63,6 +63,7 @@ def _names() -> Iterator[Ledger]:
     """The machine's one place; what a killed session has left is removed first, and at the end what this one made."""
     with ledger.locked() as names:
         names.settle()
+        names.prepare()
         try:
             yield names
         finally:

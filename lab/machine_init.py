@@ -25,7 +25,7 @@ from lab import init
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNS, _CLONE_NEWPID, _CLONE_NEWNET = 0x20000, 0x20000000, 0x40000000
-_MS_REC, _MS_PRIVATE = 0x4000, 0x40000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _PR_SET_PDEATHSIG = 1
 _ORDERS, _EVENTS, _ERRORS = 3, 4, 5
 _NAMED = "/run/netns"
@@ -89,6 +89,15 @@ def _mount_own(scratch: str) -> None:
     init.mount("sysfs", "/sys")
     for folder in (scratch, _NAMED):
         init.mount("tmpfs", folder, "mode=0755")
+    _own_copy(Path("/etc/hosts"), Path(scratch))
+
+
+def _own_copy(file: Path, scratch: Path) -> None:
+    """A copy of `file` in its place, for what a session writes to it: names of its hosts."""
+    if file.exists():
+        copy = scratch / file.name
+        copy.write_bytes(file.read_bytes())
+        _call(f"mount a copy on {file}", _LIBC.mount(bytes(copy), bytes(file), None, _MS_BIND, None))
 
 
 def _streams(interactive: bool) -> Iterable[int]:

@@ -33,6 +33,7 @@ _STOP_GRACE_S = 10.0
 _PIPE_BYTES = 1 << 20
 _CONTROL_PATH_LENGTH = 70
 _LOG_LINES = 60
+_OTHERS_BOOT_S = 60.0  # /tmp may be shared by containers, of which one does not see the processes of another
 
 Event = dict[str, Any]
 Hear = Callable[[Event, float], None]  # an event, and the wall seconds from the first process's start to it
@@ -295,13 +296,20 @@ def control_folder() -> Iterator[Path]:
     if len(str(base)) > _CONTROL_PATH_LENGTH or set(str(base)) & set(string.whitespace):
         base = Path("/tmp")  # the path is a word of a kernel's command line, and of a socket's address
     for stale in base.glob("fabriclab-lab-*-*"):
-        if not Path(f"/proc/{stale.name.split('-')[2]}").exists():
+        if not Path(f"/proc/{stale.name.split('-')[2]}").exists() and _age_s(stale) > _OTHERS_BOOT_S:
             shutil.rmtree(stale, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"fabriclab-lab-{os.getpid()}-", dir=base))
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _age_s(folder: Path) -> float:
+    try:
+        return time.time() - folder.stat().st_mtime
+    except FileNotFoundError:  # swept by another
+        return 0.0
 
 
 @contextmanager

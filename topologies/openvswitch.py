@@ -181,13 +181,21 @@ class OpenVSwitch:
         return done.stdout
 
     def _await_end(self, pidfile: Path) -> None:
-        """Until the daemon has ended, which removes its pidfile; one that does not is killed."""
+        """Until the daemon has ended, which removes its pidfile unless it was killed; one that does not is killed."""
         deadline_s = time.monotonic() + _STOP_WAIT_S
-        while pidfile.exists():
+        while self._runs(pidfile):
             if time.monotonic() > deadline_s:
                 self._send(pidfile, signal.SIGKILL)
                 return
             time.sleep(0.005)
+
+    @staticmethod
+    def _runs(pidfile: Path) -> bool:
+        try:
+            os.kill(int(pidfile.read_text()), 0)
+        except (FileNotFoundError, ValueError, ProcessLookupError):
+            return False
+        return True
 
     @staticmethod
     def _send(pidfile: Path, number: signal.Signals) -> None:

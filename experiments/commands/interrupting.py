@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from experiments import screen
+from lab import ledger
 from lab.session import Stop
 
 INTERRUPTED = 130
@@ -22,6 +23,7 @@ def stopping() -> Iterator[Stop]:
 
     def handle(number: int, frame: Any) -> None:
         if stop.requested:
+            ledger.abandon()  # the kernel ends the rest with us
             os._exit(INTERRUPTED)
         stop.request()
         screen.say("stopping: what was measured is kept (once more to drop it)")

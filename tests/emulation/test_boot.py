@@ -277,10 +277,13 @@ def test_a_folder_of_a_dead_lab_is_swept(kernel: Kernel, tmp_path: Path, monkeyp
     with tempfile.TemporaryDirectory(dir="/tmp") as short:  # where a longer path would not be used
         monkeypatch.setattr(tempfile, "tempdir", short)
         stale, alive = (Path(short, f"fabriclab-lab-{pid}-x") for pid in (NO_PID, os.getppid()))
-        for folder in (stale, alive):
+        booting = Path(short, f"fabriclab-lab-{NO_PID}-y")  # perhaps: of a container that shares the folder alone
+        for folder in (stale, alive, booting):
             folder.mkdir()
+        for folder in (stale, alive):
+            os.utime(folder, (0, 0))
         assert sh(kernel, tmp_path, "exit 0").status == 0
-        assert list(Path(short).iterdir()) == [alive]
+        assert sorted(Path(short).iterdir()) == sorted([alive, booting])
 
 
 def test_two_labs_run_at_once(kernel: Kernel, tmp_path: Path) -> None:

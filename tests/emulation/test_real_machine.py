@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -257,3 +258,36 @@ def test_the_prompt_answers_and_ctrl_c_ends_what_runs_at_it(tmp_path: Path) -> N
         os.write(terminal.ours, b"exit\n")
         assert terminal.end() == 0
     assert host.state() == before
+
+
+def test_ctrl_c_twice_ends_at_once_and_leaves_no_name(tmp_path: Path) -> None:
+    before = host.state()
+    with started(tmp_path / "run", *keys(), *LONG) as process:
+        own = namespace()
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        assert process.wait(LIMIT_S) == 130
+        assert host.within(2.0, lambda: not processes(own))
+        assert host.state() == before
+
+
+def test_a_launched_program_finds_hosts_by_name_and_this_machines_file_stays(tmp_path: Path) -> None:
+    before = host.state(), Path("/etc/hosts").read_bytes()
+    still = [word for word in keys() if "delay" in word]
+    words = ("launch", "-n", "2", "--topology", "star", "--clock", "real", "--on", "machine", "--set=rate=100Mbps")
+    command = [
+        str(ROOT / "run_experiment"),
+        *words,
+        *still,
+        "--out",
+        str(tmp_path / "run"),
+        "--",
+        "getent",
+        "hosts",
+        "h2",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run/ranks/0.out").read_text().split() == ["10.0.0.2", "h2"]
+    assert (host.state(), Path("/etc/hosts").read_bytes()) == before

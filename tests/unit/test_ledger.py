@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.ledger import Busy, NameTaken, Process, locked
+from lab.ledger import Busy, NameTaken, Process, Unusable, abandon, locked
 
 
 @pytest.fixture
@@ -109,6 +109,43 @@ def test_a_taken_name_is_left_and_a_folder_of_ours_is_removed(places: tuple[Path
         assert names.is_dir()  # somebody uses it
         (names / "fl-h1").unlink()
         ledger.note(folder=str(names))
+        ledger.settle()
+        assert not names.exists()
+
+
+def test_what_is_no_fact_of_ours_is_passed_over(places: tuple[Path, Path]) -> None:
+    folder, names = places
+    with locked(folder, names) as ledger:
+        lines = (b'{"pid": 1}', b'{"pid": "1", "started": 2}', b"[1]", b"\xff\xfe", b'{"name": "fl-h1"}', b"7")
+        (folder / "ledger").write_bytes(b"\n".join(lines))
+        assert (ledger.noted_names(), ledger.settle()) == (set(), [])
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_folder_that_cannot_be_used_is_named(places: tuple[Path, Path], kind: str) -> None:
+    folder, names = places
+    folder.touch() if kind == "file" else folder.symlink_to(folder.parent / "nowhere")
+    with pytest.raises(Unusable, match=rf"no ledger of runs can be kept in {folder} "), locked(folder, names):
+        pass
+
+
+def test_what_is_abandoned_is_undone_at_once(places: tuple[Path, Path], sleeper: subprocess.Popen[bytes]) -> None:
+    folder, names = places
+    names.mkdir()
+    with locked(folder, names) as ledger:
+        ledger.note_process(sleeper.pid)
+        ledger.note(name="fl-h1", inode=7)
+        (names / "fl-h1").touch()
+        abandon()
+        assert sleeper.wait(5) == -9
+        assert list(names.iterdir()) == []
+
+
+def test_the_folder_of_names_is_made_and_removed_where_there_was_none(places: tuple[Path, Path]) -> None:
+    folder, names = places
+    with locked(folder, names) as ledger:
+        ledger.prepare()
+        assert names.is_dir()
         ledger.settle()
         assert not names.exists()
 

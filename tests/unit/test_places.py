@@ -112,8 +112,11 @@ def test_a_name_that_is_not_ours_is_in_the_way(fit: None) -> None:
     assert machine_obstacles() == [
         Obstacle("the network name fl-h3 is taken, not by a run of ours", "ip netns delete fl-h3")
     ]
-    ledger.FOLDER.mkdir()
+    with ledger.locked(ledger.FOLDER, ledger.NAMES) as left:
+        left.note(name="fl-h3", inode=7)
     assert machine_obstacles() == []  # what a killed run has left is removed by the next
+    (ledger.NAMES / "fl-h4").touch()
+    assert [each.what for each in machine_obstacles()] == ["the network name fl-h4 is taken, not by a run of ours"]
 
 
 def test_another_session_is_in_the_way(fit: None) -> None:
