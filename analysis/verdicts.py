@@ -10,8 +10,8 @@ makes the verdict "not proven", and says which file is missing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Union
 
@@ -85,11 +85,12 @@ def incast_verdict(run: Run) -> Verdict:
 
 
 def _answer(pieces: Sequence[Evidence]) -> str:
-    """Goodput kept: no collapse. Lost, with nothing dropped and no timeout: none either, if the CPU kept up.
-    All the evidence there: collapse. Else neither is proven."""
+    """Goodput kept: no collapse. Lost, with nothing dropped and no timeout: none either. All the evidence there:
+    collapse. Else neither is proven, and nothing is where the CPU did not keep up: slow senders fill no buffer."""
     goodput, timed_out, dropped, *_, processor = pieces
-    slow_by_itself = goodput.holds and timed_out.measured == 0 and dropped.measured == 0
-    if goodput.holds is False or (slow_by_itself and processor.holds):
+    if not processor.holds:
+        return NOT_PROVEN
+    if goodput.holds is False or (goodput.holds and timed_out.measured == 0 and dropped.measured == 0):
         return NO_COLLAPSE
     return COLLAPSE if all(piece.holds for piece in pieces) else NOT_PROVEN
 
@@ -415,11 +416,18 @@ def processor(run: Run) -> Evidence:
     return kept_up(judge(run))
 
 
+def proven(found: Verdict, facts: Collection[str] = ()) -> Verdict:
+    """The verdict, which is "not proven" where the CPU did not keep up or nobody measured whether it did: what took how
+    long, and what was dropped, is then the processor's doing as well. `facts`: answers that stand on any clock."""
+    kept = all(piece.holds for piece in found.evidence if piece.name == _KEPT_UP)
+    return found if kept or found.verdict in facts else replace(found, verdict=NOT_PROVEN, good=None)
+
+
 def kept_up(fidelity: Fidelity | None) -> Evidence:
     """The same from what is known of a run's fidelity; None: it was on the virtual clock."""
     is_virtual = fidelity is None
     return Evidence(
-        name="CPU kept up",
+        name=_KEPT_UP,
         configured="virtual clock" if is_virtual else "real clock",
         modelled=None,
         measured=None if fidelity is None else fidelity.verdict,
@@ -430,4 +438,5 @@ def kept_up(fidelity: Fidelity | None) -> Evidence:
     )
 
 
+_KEPT_UP = "CPU kept up"
 _HOLDS = {FAITHFUL: True, UNFAITHFUL: False, NOT_MEASURED: None}

@@ -14,7 +14,7 @@ from experiments import fabrics, limits, records, rundir
 from experiments.calibrate_inside import END
 from experiments.calibration import Calibration, Machine
 from experiments.places import run_job
-from experiments.runner import RunFailed, Setting, guest_environment, kernel_facts
+from experiments.runner import RunFailed, Setting, guest_environment, kernel_facts, last_word
 from experiments.spec import Spec, parse
 from lab.session import Event, Job, Stop
 from topologies import trial
@@ -169,8 +169,8 @@ def calibrate(
     errors = io.BytesIO()
     outcome = run_job(place, setting.kernel, job, ladder.note, stop, stdout=errors, stderr=errors)
     if outcome.status or outcome.ended_as != "done":
-        last = (*outcome.log, *errors.getvalue().decode(errors="replace").splitlines())[-1:]
-        raise RunFailed(f"calibrate: {outcome.ended_as}{': ' if last else ''}{''.join(last)}")
+        last = last_word((*outcome.log, *errors.getvalue().decode(errors="replace").splitlines()))
+        raise RunFailed(f"calibrate: {outcome.ended_as}{last and f': {last}'}")
     found = ladder.search
     return Calibration(
         machine(setting),

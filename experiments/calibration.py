@@ -58,22 +58,45 @@ def load(file: Path) -> list[Calibration]:
         document = json.loads(file.read_text())
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']}")
-        return [Calibration(**{**each, "machine": Machine(**each["machine"])}) for each in document["calibrations"]]
+        found = [Calibration(**{**each, "machine": Machine(**each["machine"])}) for each in document["calibrations"]]
+        for each in found:
+            _check(each)
+        return found
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadRequest(
             f"{file}: is no calibration ({error}); allowed: one that `run_experiment calibrate` wrote, or none"
         ) from None
 
 
+_LEAST = {"hosts": FEWEST_HOSTS, "rate_bps": 0, "unfaithful_bps": 1, "cores": 1}  # all others are words
+
+
+def _check(found: Calibration) -> None:
+    """That every value is of its kind; raises ValueError that names the first which is not."""
+    for name, value in (*vars(found.machine).items(), *vars(found).items()):
+        if name == "machine" or (name == "unfaithful_bps" and value is None):
+            continue
+        if name not in _LEAST and not isinstance(value, str):
+            raise ValueError(f"{name}: {value!r}, where words belong")
+        if name in _LEAST and (type(value) is not int or value < _LEAST[name]):
+            raise ValueError(f"{name}: {value!r}, where a whole number from {_LEAST[name]} belongs")
+
+
 def store(file: Path, found: Calibration) -> None:
-    """Keep `found` in place of an earlier one of the same machine and number of hosts; whole, or not at all."""
+    """Keep `found` in place of an earlier one of the same machine and number of hosts; whole, or not at all: raises
+    OSError when it cannot be written, BadRequest when the file is no calibration."""
     kept = [each for each in load(file) if (each.machine, each.hosts) != (found.machine, found.hosts)]
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(".part")
-    part.write_text(json.dumps({"format": FORMAT, "calibrations": [asdict(each) for each in [*kept, found]]}, indent=1))
-    part.replace(file)
+    document = {"format": FORMAT, "calibrations": [asdict(each) for each in [*kept, found]]}
+    try:
+        part.write_text(json.dumps(document, indent=1))
+        part.replace(file)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def fitting(calibrations: Iterable[Calibration], machine: Machine, hosts: int) -> Calibration | None:

@@ -34,6 +34,7 @@ SHELL_WATCHDOG_S = 24 * 3600.0
 _STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"} if sys.version_info < (3, 12) else {}
 
 # An error of execve: its file is the name of a program, without a folder.
+_HARMLESS = "*** Error setting resource limits. Mininet's performance may be affected."  # Mininet's own, of any run
 _KILLED = 128 + 9  # SIGKILL, as a shell counts it
 _MISSING_TOOL = re.compile(r"\[Errno (2|13)\] .*: '[\w.-]+'$")
 
@@ -194,13 +195,15 @@ def _wall(times_s: dict[str, float], outcome: Outcome) -> dict[str, float]:
 
 
 def _explain(task: Task, setting: Setting, outcome: Outcome, errors: str) -> str:
-    lines = [line for line in (*outcome.log, *errors.splitlines()) if line.strip()]
+    place, lines = setting.place_of(task), [line for line in (*outcome.log, *errors.splitlines()) if line.strip()]
+    last = last_word(lines)
+    is_told = last and not (place == MACHINE and outcome.status == _KILLED)  # who is killed has said nothing of it
     reason = {
         "watchdog": f"no end after {setting.watchdog_s:g} s of wall time",
         "stalled": _STALLED.format(setting.stall_s),
         "interrupted": "interrupted",
-        "died": f"{_FIRST[setting.place_of(task)]} died: {lines[-1] if lines else 'without a word'}",
-    }.get(outcome.ended_as, lines[-1] if lines else _status(task, outcome))
+        "died": f"{_FIRST[place]} died: {last or 'without a word'}",
+    }.get(outcome.ended_as, last if is_told else _status(task, place, outcome))
     if lines:
         (task.folder / "errors.log").write_text("\n".join(lines) + "\n")
     kept = f" (what was measured is in {task.folder})" if rundir.has_rounds(task.folder) else ""
@@ -208,10 +211,17 @@ def _explain(task: Task, setting: Setting, outcome: Outcome, errors: str) -> str
     return f"{task.label}: {reason}{hint}{kept}"
 
 
-def _status(task: Task, outcome: Outcome) -> str:
+def last_word(lines: Sequence[str]) -> str:
+    """The last line that says something, empty without one."""
+    return next((line for line in reversed(lines) if line.strip() not in ("", _HARMLESS)), "")
+
+
+def _status(task: Task, place: str, outcome: Outcome) -> str:
     """What an exit status without a word says: nothing but the lab's own kernel kills in there."""
     if outcome.status != _KILLED:
         return f"exit status {outcome.status}"
+    if place == MACHINE:
+        return f"the run was killed (exit status {_KILLED})"
     given = format_bytes(limits.memory_bytes(task.spec))
     return f"the lab's {given} of memory were not enough, and its kernel ended the run (exit status {_KILLED})"
 

@@ -76,7 +76,8 @@ def incast_verdict(
     fidelity: Fidelity | None = None,
 ) -> Verdict:
     """Whether the flows show incast collapse, from what the captures tell; recovery, rate_bps, clock ("virtual",
-    "real") and fidelity are those of a run, where they are known."""
+    "real") and fidelity are those of a run, where they are known. A run on the real clock whose CPU did not keep up
+    proves neither; of captures from elsewhere nobody knows."""
     groups = by_receiver(each_once(flows))
     receiver = next(iter(groups), "")
     names = {flow.name for flow in groups.get(receiver, ())}
@@ -93,7 +94,8 @@ def incast_verdict(
     if len(case.senders) < FEWEST_SENDERS:
         return Verdict("incast", NO_COLLAPSE, (_senders(case),), good=None)
     pieces = (_senders(case), _goodput(case), _timeouts(case), _drops(case, hops), _idle(case), _processor(case))
-    answer = _answer(pieces, is_joined=any(hop.paired for hop in case.hops))
+    is_doubtful = case.clock is not None and not pieces[-1].holds
+    answer = NOT_PROVEN if is_doubtful else _answer(pieces, is_joined=any(hop.paired for hop in case.hops))
     return Verdict("incast", answer, pieces, {COLLAPSE: False, LIKELY_COLLAPSE: False, NO_COLLAPSE: True}.get(answer))
 
 

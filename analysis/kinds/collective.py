@@ -33,7 +33,7 @@ from analysis.kinds.collective_model import Line, fit
 from analysis.measures import retransmits
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_drops
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, proven, total_drops
 
 AS_MODELLED, SLOWER, FASTER = "right, and as fast as modelled", "slower than modelled", "faster than modelled"
 RIGHT, WRONG, LOSES = "right", "wrong numbers", "packets are lost"
@@ -159,7 +159,7 @@ def judged(run: Run, name: str, *more: Evidence) -> Verdict:
     """The verdict on one run of a collective, with what else an experiment asks of it."""
     right, lost, modelled = _right(run), _lost(run), _modelled(run)
     pieces = (right, lost, modelled, *more, processor(run))
-    return Verdict(name, *_answer(run, pieces))
+    return proven(Verdict(name, *_answer(run, pieces)), {WRONG})
 
 
 def _answer(run: Run, pieces: tuple[Evidence, ...]) -> tuple[str, tuple[Evidence, ...], bool | None]:

@@ -16,7 +16,7 @@ from analysis.kinds.host_copies import copies_of, copies_section
 from analysis.kinds.published import Compared, published_table
 from analysis.pages.markup import Html
 from analysis.run import Run
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, proven
 
 CHEAPER, NO_CHEAPER = "RDMA spares time and processor", "RDMA spares nothing"
 TOLERANCE = 0.25  # of the slides' figures, which name no machine
@@ -106,7 +106,7 @@ def verdict(run: Run) -> Verdict:
     if any(piece.holds is None for piece in pieces if piece.applies):
         return Verdict("cpu_overhead", NOT_PROVEN, pieces)
     holds = all(piece.holds for piece in pieces if piece.applies)
-    return Verdict("cpu_overhead", CHEAPER if holds else NO_CHEAPER, pieces, good=holds)
+    return proven(Verdict("cpu_overhead", CHEAPER if holds else NO_CHEAPER, pieces, good=holds))
 
 
 def _cheaper(tcp: Run, rdma: Run) -> Iterator[Evidence]:

@@ -100,7 +100,7 @@ def verdict(run: Run) -> Verdict:
     """Whether the flows stopped for ever, were freed by a watchdog, or never stopped."""
     moving = _moving(run)
     pieces = (moving, _circular(run), watched(run), lossless(run), processor(run))
-    if any(piece.applies and piece.holds is None for piece in (moving, *pieces[-2:])):
+    if not pieces[-1].holds or any(piece.applies and piece.holds is None for piece in (moving, pieces[-2])):
         return Verdict("deadlock", NOT_PROVEN, pieces)
     flowing = BROKEN if acts(run) else FREE
     answer = flowing if moving.holds else DEADLOCK if waiting(run) else NOT_PROVEN

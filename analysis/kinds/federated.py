@@ -38,7 +38,7 @@ from analysis.kinds.federated_rounds import (
 from analysis.measures import kernel_timeouts
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, buffer_drops, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, buffer_drops, processor, proven
 
 CONVERGES, NOT_YET = "converges", "short of the target"
 INCAST, STRAGGLERS, PROCESSORS = "slowed by incast", "slowed by stragglers", "slowed by the hosts' processors"
@@ -118,9 +118,9 @@ def verdict(run: Run) -> Verdict:
     if accurate.holds is None or quick.holds is None:
         return Verdict("federated", NOT_PROVEN, pieces)
     cause = "" if quick.holds else _cause(run, pieces)
-    if not accurate.holds:
-        return Verdict("federated", f"{NOT_YET}{cause and f', {cause}'}", pieces)
-    return Verdict("federated", f"{CONVERGES}{cause and f', {cause}'}", pieces, good=not cause)
+    reached, good = (CONVERGES, not cause) if accurate.holds else (NOT_YET, None)
+    found = Verdict("federated", f"{reached}{cause and f', {cause}'}", pieces, good)
+    return proven(found, {CONVERGES, NOT_YET})
 
 
 def _cause(run: Run, pieces: tuple[Evidence, ...]) -> str:

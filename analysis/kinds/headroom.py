@@ -18,7 +18,7 @@ from analysis.kinds.room import Room, room, rooms
 from analysis.measures import paused_s, pauses, queue_bytes
 from analysis.pages.markup import Html
 from analysis.run import Run
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, goodput_bps, median_seconds, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, goodput_bps, median_seconds, processor, proven
 
 ENOUGH, LOSES = "no loss", "loses packets"
 HOLDS, TOO_LITTLE, GENEROUS = "the formula is enough", "the formula asks too little", "less than the formula would do"
@@ -63,16 +63,16 @@ def verdict(run: Run) -> Verdict:
     pieces = (_at_least(rooms(run)), _below(rooms(run)), _used(rooms(run)), processor(run))
     enough, too_little, *_ = pieces
     if enough.holds is False:
-        return Verdict("headroom", TOO_LITTLE, pieces, good=False)
+        return proven(Verdict("headroom", TOO_LITTLE, pieces, good=False))
     if enough.holds and too_little.holds is False:
-        return Verdict("headroom", GENEROUS, pieces)
+        return proven(Verdict("headroom", GENEROUS, pieces))
     return _proven(HOLDS, pieces)
 
 
 def _single(run: Run) -> Verdict:
     found, pieces = room(run), (_paused(run), _lost(room(run)), processor(run))
     if found.lost:
-        return Verdict("headroom", LOSES, pieces, good=False if found.is_enough else None)
+        return proven(Verdict("headroom", LOSES, pieces, good=False if found.is_enough else None))
     return _proven(ENOUGH, pieces)
 
 

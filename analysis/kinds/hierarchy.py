@@ -36,7 +36,7 @@ from analysis.kinds.slides_hierarchy import compared
 from analysis.pages.markup import Html, table
 from analysis.run import Run
 from analysis.spec import GPUS_PER_SERVER
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, proven
 
 NAME = "hierarchy"
 GAIN_TOLERANCE = 0.10  # of the hierarchical algorithm's gain, beside the model's
@@ -103,7 +103,8 @@ def verdict(run: Run) -> Verdict:
     pieces = (generic.all_right(run), lost, modelled, _flat(run), _gained(run), processor)
     failed = next((piece.name for piece in pieces if piece.applies and piece.holds is False), None)
     if failed:
-        return Verdict(NAME, f"not as modelled: {failed}", pieces, good=False)
+        found = Verdict(NAME, f"not as modelled: {failed}", pieces, good=False)
+        return found if pieces[0].holds is False else proven(found)
     gain = _gain(points(run))
     if gain is None or any(piece.holds is None for piece in pieces if piece.applies):
         return Verdict(NAME, NOT_PROVEN, pieces)

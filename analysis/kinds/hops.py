@@ -19,7 +19,7 @@ from analysis.figures.style import Drawn, drawn
 from analysis.kinds.probes import Probe, by_links, per_hop_ns, place, probes, spread_ns, unreached
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, proven
 
 AS_LAID_OUT, OTHERWISE = "as laid out", "not as laid out"
 MODEL_SHARE = 0.01  # of the modelled delay: queues round the time on the wire up to their clocks' ticks, per link
@@ -67,11 +67,13 @@ def summarize(run: Run) -> dict[str, Any]:
 
 
 def verdict(run: Run) -> Verdict:
-    """Whether hops and delays are those of the fabric as laid out."""
+    """Whether hops and delays are those of the fabric as laid out; a wrong way is one on any clock."""
     deciding = (_reached(run), _placed(run), *_delays(run), _equal(run), processor(run))
     held = [piece.holds for piece in deciding]
     answer = OTHERWISE if False in held else AS_LAID_OUT if all(held) else NOT_PROVEN
-    return Verdict("hops", answer, (*deciding, _claimed(run)), good={AS_LAID_OUT: True, OTHERWISE: False}.get(answer))
+    good = {AS_LAID_OUT: True, OTHERWISE: False}.get(answer)
+    found = Verdict("hops", answer, (*deciding, _claimed(run)), good=good)
+    return found if deciding[1].holds is False else proven(found)
 
 
 def _reached(run: Run) -> Evidence:

@@ -40,7 +40,7 @@ from analysis.kinds.shares import (
 from analysis.measures import cnps, marks, paused_s, pauses
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, total_discards, total_drops
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, proven, total_discards, total_drops
 
 FAIR, UNFAIR, IDLE, LOSES = "fair and full", "unfair", "fair, but not full", "loses packets"
 _SHOWN_FLOWS = 32
@@ -96,12 +96,11 @@ def verdict(run: Run) -> Verdict:
 
 def judge(name: str, run: Run, pieces: Sequence[tuple[Evidence, str]], good: str) -> Verdict:
     """The verdict of pieces that must all hold: the answer of the first that does not, or `good`; not proven where a
-    piece before lacks."""
-    kept_up = processor(run)
-    asked = [(piece, answer) for piece, answer in (*pieces, (kept_up, NOT_PROVEN)) if piece.applies and not piece.holds]
+    piece before lacks, or the CPU did not keep up."""
+    asked = [(piece, answer) for piece, answer in pieces if piece.applies and not piece.holds]
     answer = good if not asked else NOT_PROVEN if asked[0][0].holds is None else asked[0][1]
-    evidence = (*(piece for piece, _ in pieces), kept_up)
-    return Verdict(name, answer, evidence, good=None if answer == NOT_PROVEN else answer == good)
+    evidence = (*(piece for piece, _ in pieces), processor(run))
+    return proven(Verdict(name, answer, evidence, good=None if answer == NOT_PROVEN else answer == good))
 
 
 def headline(run: Run) -> str:

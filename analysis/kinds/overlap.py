@@ -22,7 +22,7 @@ from analysis.kinds.overlap_pairs import Pair, pair_of, pairs
 from analysis.kinds.shares import others, share_words
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, proven
 
 CLAIMED_SAVED = 0.40  # slide 20: training time down by 40 % or more
 POINTS = 0.10  # hidden shares are told in points of a hundred: within ten of the model
@@ -80,7 +80,8 @@ def verdict(run: Run) -> Verdict:
     hides, alone, together = _hides(run), _saves(run, compressed=False), _saves(run, compressed=True)
     answer = answer_of(training.answer_of(run, own), hides, alone, together)
     good = {NOT_PROVEN: None, REPRODUCED: True, WITH_COMPRESSION: True}.get(answer, False)
-    return Verdict("overlap", answer, (*own, hides, alone, together, processor(run)), good=good)
+    found = Verdict("overlap", answer, (*own, hides, alone, together, processor(run)), good=good)
+    return proven(found, {training.WRONG})
 
 
 def answer_of(own: str, hides: Evidence, alone: Evidence, together: Evidence) -> str:

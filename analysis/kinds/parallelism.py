@@ -31,7 +31,7 @@ from analysis.kinds.training_steps import (
 from analysis.measures import ratio
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, proven
 from topologies.units import parse_bytes
 
 CONSTANT, SELDOM, OTHERWISE, WRONG = "needs constant communication", "hardly communicates", "other traffic", "wrong"
@@ -121,7 +121,7 @@ def verdict(run: Run) -> Verdict:
     if others(run) and answer in (CONSTANT, SELDOM):
         answer = _over_all(run, answer)
     good = {REPRODUCED: True, OTHERWISE: False, WRONG: False}.get(answer)
-    return Verdict("parallelism", answer, (*pieces, processor(run)), good=good)
+    return proven(Verdict("parallelism", answer, (*pieces, processor(run)), good=good), {WRONG})
 
 
 def _answer(run: Run, pieces: tuple[Evidence, ...]) -> str:

@@ -171,7 +171,7 @@ def verdict(run: Run) -> Verdict:
     going_on, freed = _going_on(run), _freed(run)
     deciding = (going_on, freed, lossless(run), processor(run))
     pieces = (going_on, freed, _spread(run), watched(run, _during_ns(run)), *deciding[2:])
-    if any(piece.applies and piece.holds is None for piece in deciding):
+    if not deciding[-1].holds or any(piece.applies and piece.holds is None for piece in deciding):
         return Verdict("pause storm", NOT_PROVEN, pieces)
     contained = bool(freed.holds and acts(run, _during_ns(run)))
     if going_on.holds and not contained:

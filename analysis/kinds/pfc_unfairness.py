@@ -86,7 +86,7 @@ def verdict(run: Run) -> Verdict:
     """Whether the bottleneck is shared fairly among flows, among ports, or neither."""
     by_flow, by_port = equal(run), (_like_ports(run, True), _like_ports(run, False))
     pieces = (by_flow, *by_port, full(run), lossless(run), processor(run))
-    if any(piece.holds is None for piece in pieces if piece.applies):
+    if not pieces[-1].holds or any(piece.holds is None for piece in pieces if piece.applies):
         return Verdict("PFC unfairness", NOT_PROVEN, pieces)
     answer = FAIR if by_flow.holds else UNFAIR if all(piece.holds for piece in by_port) else OTHERWISE
     return Verdict("PFC unfairness", answer, pieces, good=answer == FAIR)

@@ -23,7 +23,7 @@ from analysis.kinds.training_setting import modelled
 from analysis.kinds.training_steps import rank_hosts, step_s, training_steps
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, proven
 
 REPRODUCED, NOT_REPRODUCED = "all wait for the slowest", "not all wait for the slowest"
 WAITED = 0.9  # of the longest step, at the least, is every rank's own longest
@@ -147,7 +147,7 @@ def verdict(run: Run) -> Verdict:
     pieces = (*own, *slowed, *(_cures(each) for each in cures(run)), processor(run))
     answer = _answer(training.answer_of(run, own), slowed)
     good = {REPRODUCED: True, NOT_PROVEN: None}.get(answer, False)
-    return Verdict("straggler", answer, pieces, good=good)
+    return proven(Verdict("straggler", answer, pieces, good=good), {training.WRONG})
 
 
 def _answer(own: str, slowed: tuple[Evidence, ...]) -> str:

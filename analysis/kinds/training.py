@@ -34,7 +34,7 @@ from analysis.kinds.training_steps import (
 from analysis.measures import retransmits
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, proven
 
 AS_MODELLED, SLOWER, FASTER = "right, and as fast as modelled", "slower than modelled", "faster than modelled"
 RIGHT, WRONG = "right", "wrong numbers"
@@ -103,7 +103,7 @@ def judged(run: Run, name: str) -> Verdict:
     pieces = (right(run), as_modelled(run), processor(run))
     answer = answer_of(run, pieces)
     good = {AS_MODELLED: True, WRONG: False, SLOWER: False}.get(answer)
-    return Verdict(name, answer, pieces, good=good)
+    return proven(Verdict(name, answer, pieces, good=good), {WRONG})
 
 
 def answer_of(run: Run, pieces: tuple[Evidence, ...]) -> str:

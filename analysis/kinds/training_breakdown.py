@@ -45,7 +45,7 @@ from analysis.kinds.training import right
 from analysis.kinds.training_steps import sent_per_step, training_steps, wrong_numbers
 from analysis.pages.markup import Html, table
 from analysis.run import Run
-from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor
+from analysis.verdicts import NOT_PROVEN, Evidence, Verdict, processor, proven
 
 AS_CLAIMED, LESS, MORE = "as claimed", "less than claimed", "more than claimed"
 REPRODUCED, NOT_REPRODUCED, IF = "reproduced", "not reproduced", "reproduced if"
@@ -101,7 +101,7 @@ def verdict(run: Run) -> Verdict:
     over_all = [*lines, *(_probe(run, each) for each in probes(run)), _plain(run), _nearest(run)] if run.cases else []
     pieces = (_share(run), right(run), *over_all, processor(run))
     answer = _answer(run, pieces[0], pieces[1])
-    return Verdict("training breakdown", answer, pieces, good=_is_good(answer))
+    return proven(Verdict("training breakdown", answer, pieces, good=_is_good(answer)), {WRONG})
 
 
 def _is_good(answer: str) -> bool | None:

@@ -113,7 +113,7 @@ def verdict(run: Run) -> Verdict:
     """Whether the victim gets what its own way leaves it, and if not, whether pauses or losses take it."""
     spared, clean = _spared(run), _clean(run)
     pieces = (spared, _as_neighbours(run), clean, full(run), lossless(run), processor(run))
-    if any(piece.holds is None for piece in pieces if piece.applies):
+    if not pieces[-1].holds or any(piece.holds is None for piece in pieces if piece.applies):
         return Verdict("victim", NOT_PROVEN, pieces)
     if spared.holds:
         return Verdict("victim", SPARED, pieces, good=True)

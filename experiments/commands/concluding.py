@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,13 +106,25 @@ _DAMAGE = (
 )
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk, or what of it is the user's
+
+
 @contextmanager
 def whole(*folders: Path) -> Iterator[None]:
-    """Run directories are taken to be sound; what shows that one is not is told in one line."""
+    """Run directories are taken to be sound; what shows that one is not is told in one line, as is a full disk, whose
+    error does not say where it is."""
     try:
         yield
     except BadRequest:
         raise
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        named = shlex.join(map(str, folders))
+        raise RuntimeError(
+            f"{named}: no room for the report ({error}); what was measured is kept: make room, then `./run_experiment"
+            f" report {named}`"
+        ) from error
     except _DAMAGE as error:
         named = ", ".join(map(str, folders))
         said = " ".join(str(error).split())

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments import screen
 from experiments.catalog import Labelled
-from experiments.commands.interrupting import stopping
+from experiments.commands.interrupting import INTERRUPTED, stopping
 from experiments.commands.setting import built_kernel, setting_of
 from topologies.units import BadRequest, format_rate
+
+if TYPE_CHECKING:
+    from experiments.calibration import Calibration
 
 
 def check(arguments: argparse.Namespace) -> int:
@@ -30,31 +35,55 @@ def check(arguments: argparse.Namespace) -> int:
     return 0 if ways else 1
 
 
-def calibrate(arguments: argparse.Namespace) -> None:
-    """Find what this machine carries, tell each step as it ends, and keep the answer."""
+def calibrate(arguments: argparse.Namespace) -> int:
+    """Find what this machine carries, tell each step as it ends, and keep the answer; exit status 1 when it cannot be
+    kept, 130 after an interruption."""
     from experiments import calibrate as calibrating
     from experiments import calibration
     from experiments.calibrate import Step
     from experiments.places import check_idle
+    from experiments.runner import RunFailed
 
     if arguments.on is None:
         check_idle()  # else the lab would be measured, where runs on a free machine do not go
     hosts = arguments.hosts
     first = Labelled("first", calibrating.step_spec(hosts, calibrating.LADDER_BPS[0], has_delay=False), "real")
     setting = setting_of([first], first.clock, arguments.on, calibrating.WATCHDOG_S, None)
-    calibration.load(calibration.path())  # a file that is none is told before the work
+    file = calibration.path()
+    calibration.load(file)  # one that is none is told before the work
 
     def tell(step: Step) -> None:
         screen.say(f"{format_rate(step.rate_bps)}: {step.verdict}{': ' if step.because else ''}{step.because}")
 
-    with stopping() as stop, tempfile.TemporaryDirectory(prefix="fabriclab-calibrate-") as folder:
-        found = calibrating.calibrate(Path(folder), hosts, setting, stop, tell)
-    calibration.store(calibration.path(), found)
+    # Swept by a later session (lab.session.control_folder) when this process is killed.
+    prefix = f"fabriclab-lab-{os.getpid()}-"
+    with stopping() as stop, tempfile.TemporaryDirectory(prefix=prefix) as folder:
+        try:
+            found = calibrating.calibrate(Path(folder), hosts, setting, stop, tell)
+        except RunFailed:
+            if not stop.requested:
+                raise
+            screen.say("run_experiment: calibrate: interrupted")
+            return INTERRUPTED
+    return _keep(found, file, arguments.json)
+
+
+def _keep(found: Calibration, file: Path, as_json: bool) -> int:
+    """Keep the answer and print it, which does not depend on that; exit status 1 when it cannot be kept."""
+    from experiments import calibration
+
+    try:
+        calibration.store(file, found)
+        lost = ""
+    except (OSError, BadRequest) as error:
+        lost = f"run_experiment: calibrate: not kept in {file}: {error}"
     carried = format_rate(found.rate_bps) if found.rate_bps else "none of the rates that were tried"
-    told = (
-        f"{hosts} hosts on the real clock ({found.machine.place}): {carried} faithfully; kept in {calibration.path()}"
-    )
-    print(json.dumps(asdict(found), indent=1) if arguments.json else told)
+    kept = "" if lost else f"; kept in {file}"
+    told = f"{found.hosts} hosts on the real clock ({found.machine.place}): {carried} faithfully{kept}"
+    print(json.dumps(asdict(found), indent=1) if as_json else told)
+    if lost:
+        screen.say(lost)
+    return 1 if lost else 0
 
 
 def clean(arguments: argparse.Namespace) -> None:

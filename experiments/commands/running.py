@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from experiments.commands.setting import setting_of
 from experiments.iperf3 import check_iperf3_tool
 from experiments.launch import check_program
 from experiments.spec import Spec, parse
+from topologies.ground import MACHINE
 from topologies.units import BadRequest, format_duration
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         limits.memory_bytes(each.spec)
     setting = setting_of(runs, clock, arguments.on, arguments.watchdog, arguments.stall)
     setting = replace(setting, time_scale=time_scale)
+    _check_out(arguments.out, setting)
     folder = rundir.create(arguments.out, wanted.experiment.name)
     for each in runs:
         for warning in limits.warnings(each.spec):
@@ -83,6 +86,7 @@ def shell(arguments: argparse.Namespace) -> int:
     limits.memory_bytes(spec)
     clock = arguments.clock or request.CLOCKS[0]
     setting = setting_of([Labelled("main", spec, clock)], clock, arguments.on, SHELL_WATCHDOG_S, None)
+    _check_out(arguments.out, setting)
     folder = rundir.create(arguments.out, SHELL)
     try:
         return open_shell(spec, setting, folder)
@@ -171,6 +175,20 @@ def _task(asked: Plan, one: Labelled, folder: Path) -> Task:
     return Task(one.label, one.spec, folder, experiment.name, experiment.asks, one.clock)
 
 
+def _check_out(out: Path | None, setting: Setting) -> None:
+    """That a session on this machine's own kernel sees the run directory; raises BadRequest below a folder in whose
+    place it has memory of its own."""
+    from lab.ledger import FOLDER, NAMES
+
+    folder = Path(os.path.realpath(out or "results"))
+    hidden = next((each for each in (FOLDER, NAMES) if each in (folder, *folder.parents)), None)
+    if setting.real_on == MACHINE and hidden is not None:
+        raise BadRequest(
+            f"out: {folder} is in {hidden}, where a run on this machine's own kernel has memory of its own; allowed: a"
+            " folder elsewhere"
+        )
+
+
 def _warn_of_the_real_clock(setting: Setting, specs: Mapping[str, Spec]) -> None:
     """What calibration knows of runs on the real clock."""
     from experiments import calibration
@@ -178,7 +196,12 @@ def _warn_of_the_real_clock(setting: Setting, specs: Mapping[str, Spec]) -> None
 
     if not specs:
         return
-    for warning in calibration.warnings(specs, calibration.load(calibration.path()), machine(setting)):
+    try:
+        known = calibration.load(calibration.path())
+    except BadRequest as error:
+        screen.say(f"warning: {error}")  # a run needs none
+        return
+    for warning in calibration.warnings(specs, known, machine(setting)):
         screen.say(f"warning: {warning}")
 
 

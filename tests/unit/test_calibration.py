@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.fidelity import FAITHFUL, UNFAITHFUL
-from experiments import limits
+from experiments import calibrate, cli, limits
 from experiments.calibrate import LADDER_BPS, Search, Step, step_spec
 from experiments.calibration import Calibration, Machine, fitting, load, store, warnings
+from experiments.commands import machine, running
+from experiments.runner import RunFailed, Setting
 from experiments.spec import parse
 from topologies.units import BadRequest
 
@@ -98,6 +104,105 @@ def test_a_file_that_is_no_calibration_is_told(tmp_path: Path, text: str) -> Non
     file.write_text(text)
     with pytest.raises(BadRequest, match=r"calibration\.json: is no calibration"):
         load(file)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("rate_bps", value) for value in ("fast", None, 1.5, -5, True)),
+        *(("hosts", value) for value in ("9", None, 2)),
+        *(("unfaithful_bps", value) for value in ("slow", 0)),
+        *(("date", 2026), ("cores", "2"), ("cores", 0), ("kernel", None)),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_no_calibration(tmp_path: Path, key: str, value: object) -> None:
+    file = tmp_path / "calibration.json"
+    store(file, FOUND)
+    document = json.loads(file.read_text())
+    (stored,) = document["calibrations"]
+    (stored["machine"] if key in stored["machine"] else stored)[key] = value
+    file.write_text(json.dumps(document))
+    with pytest.raises(BadRequest, match=rf"calibration\.json: is no calibration \({key}: "):
+        load(file)
+
+
+def test_a_calibration_without_an_unfaithful_rate_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "calibration.json"
+    store(file, replace(FOUND, rate_bps=0, unfaithful_bps=None))
+    assert load(file) == [replace(FOUND, rate_bps=0, unfaithful_bps=None)]
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "calibration.json"
+    store(file, FOUND)
+    monkeypatch.setattr(Path, "replace", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        store(file, replace(FOUND, hosts=33))
+    assert [path.name for path in tmp_path.iterdir()] == ["calibration.json"]
+    assert load(file) == [FOUND]
+
+
+def full_disk(*arguments: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture
+def calibrating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The command `calibrate`, which finds FOUND without work, and the file that it keeps it in."""
+    monkeypatch.setenv("FABRICLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(machine, "setting_of", lambda *given: Setting(None, "real", ()))
+    monkeypatch.setattr(calibrate, "calibrate", lambda *given: FOUND)
+    return tmp_path / "calibration.json"
+
+
+def test_a_damaged_file_is_refused_before_the_work(
+    calibrating: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calibrating.write_text("{")
+    monkeypatch.setattr(calibrate, "calibrate", lambda *given: pytest.fail("worked"))
+    assert cli.main(["calibrate", "--on", "lab"]) == 2
+    assert "is no calibration" in capsys.readouterr().err
+
+
+def test_what_was_found_is_printed_though_it_cannot_be_kept(
+    calibrating: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Path, "write_text", full_disk)
+    assert cli.main(["calibrate", "--on", "lab", "--json"]) == 1
+    told = capsys.readouterr()
+    assert json.loads(told.out)["rate_bps"] == FOUND.rate_bps
+    assert told.err == (
+        f"run_experiment: calibrate: not kept in {calibrating}: [Errno {errno.ENOSPC}] No space left on device\n"
+    )
+    assert not list(calibrating.parent.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_calibration_is_no_failure(
+    calibrating: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    folders: list[Path] = []
+
+    def stopped(folder: Path, *given: object) -> None:
+        folders.append(folder)
+        os.kill(os.getpid(), number)
+        raise RunFailed("calibrate: interrupted")
+
+    monkeypatch.setattr(calibrate, "calibrate", stopped)
+    assert cli.main(["calibrate", "--on", "lab"]) == 130
+    assert capsys.readouterr().err.endswith("\nrun_experiment: calibrate: interrupted\n")
+    assert folders[0].name.startswith(f"fabriclab-lab-{os.getpid()}-")
+    assert not folders[0].exists() and not calibrating.exists()
+
+
+def test_a_damaged_file_does_not_keep_a_run_from_its_work(
+    calibrating: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calibrating.write_text("[]")
+    spec = limits.resolve(parse({"senders": 8}))
+    running._warn_of_the_real_clock(Setting(None, "real", ()), {"main": spec})
+    told = capsys.readouterr().err
+    assert told.startswith(f"warning: {calibrating}: is no calibration") and told.count("\n") == 1
 
 
 def test_the_next_larger_calibration_of_this_machine_counts() -> None:

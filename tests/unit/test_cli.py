@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from controller.policy import Orders
 from experiments import catalog, cli, fabrics, limits, memory
 from experiments.catalog import Labelled
-from experiments.commands import describing, running
+from experiments.commands import concluding, describing, running
 from experiments.runner import Setting
 from experiments.spec import keys, parse
 from topologies.units import BadRequest
@@ -237,6 +238,34 @@ def test_every_error_is_a_line_and_a_status(
 
     monkeypatch.setattr(describing, "catalog", fail)
     assert call(capsys, "list") == (status, "", err)
+
+
+@pytest.mark.parametrize("out", ["/run/fabriclab/mine", "/run/netns", "/run/../run/netns/a/b"])
+def test_a_folder_that_the_run_would_not_see_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    monkeypatch.setattr(running, "setting_of", lambda *given: Setting(None, "real", (), real_on="machine"))
+    monkeypatch.setattr(running.rundir, "create", lambda *given: pytest.fail("made"))
+    told = refused(capsys, "incast", "--only", "--clock", "real", "--on", "machine", "--out", out)
+    assert told.startswith(f"out: {os.path.realpath(out)} is in /run/")
+
+
+def test_the_lab_sees_every_folder() -> None:
+    running._check_out(Path("/run/netns/mine"), Setting(None, "real", ()))
+    running._check_out(Path("/run/elsewhere"), Setting(None, "real", (), real_on="machine"))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_told_with_its_folder(folder: Path, number: int) -> None:
+    with pytest.raises(RuntimeError) as raised, concluding.whole(folder):
+        raise OSError(number, os.strerror(number))
+    assert str(raised.value).startswith(f"{folder}: no room for the report ([Errno {number}] {os.strerror(number)})")
+    assert str(raised.value).endswith(f"`./run_experiment report {folder}`")
+
+
+def test_another_error_of_a_file_is_left_as_it_is(folder: Path) -> None:
+    with pytest.raises(BrokenPipeError), concluding.whole(folder):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
 
 # --- requests that are met

@@ -13,6 +13,7 @@ from analysis.explain.incast import LIKELY_COLLAPSE, incast_verdict
 from analysis.explain.lost_time import most_at_once
 from analysis.explain.model import MIDDLE, FlowStory, Hop, Repeats, Series
 from analysis.explain.onset import fill_s, onset_ns
+from analysis.fidelity import FAITHFUL, NOT_MEASURED, UNFAITHFUL, Fidelity
 from analysis.transport.events import RTO
 from analysis.transport.recovery import Recovery
 from analysis.transport.stalls import LOSS_PROBE
@@ -100,6 +101,19 @@ def test_goodput_that_stayed_is_no_collapse() -> None:
 def test_slow_without_loss_or_timeout_is_none_either() -> None:
     flows = [story(host, [(0, 210)], series=series(0, 500_000), delivered_bytes=500_000) for host in (2, 3, 4)]
     assert incast_verdict(flows, [], (), (), LINUX, 10**10).verdict == NO_COLLAPSE
+
+
+@pytest.mark.parametrize("says", [UNFAITHFUL, NOT_MEASURED])
+def test_a_run_whose_processor_did_not_keep_up_proves_neither(says: str) -> None:
+    guard = Fidelity(says, ())
+    kept = [story(host, [(0, 4)], series=series(0, 500_000), delivered_bytes=500_000) for host in (2, 3, 4)]
+    slow = [replace(each, blocks=story(2, [(0, 210)]).blocks, end_ns=at_ms(210)) for each in kept]
+    for flows, hops in ((kept, []), (slow, []), (collapsed(), [hop("h2", [4]), hop("h3", [])]), (collapsed(), [])):
+        told = incast_verdict(flows, hops, (), (), LINUX, 4 * 10**9, "real", guard)
+        assert (told.verdict, told.good) == (NOT_PROVEN, None)
+    faithful = Fidelity(FAITHFUL, ())
+    assert incast_verdict(kept, [], (), (), LINUX, 4 * 10**9, "real", faithful).verdict == NO_COLLAPSE
+    assert incast_verdict(kept, [], (), (), LINUX, 4 * 10**9).verdict == NO_COLLAPSE  # from elsewhere
 
 
 def test_a_silence_far_from_the_timer_is_not_proven() -> None:
