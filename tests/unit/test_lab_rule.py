@@ -32,7 +32,7 @@ def run(
     (folder / "setup.cfg").write_text(SETTINGS)
     text = (ROOT / "tests" / "conftest.py").read_text()
     machine = "from types import SimpleNamespace\n" + f"find_kernel = lambda: {kernel}\n"
-    machine += f"checks = lambda: [{CHECK.format(name=missing) if missing else ''}]\n"
+    machine += f"lab_checks = lambda: [{CHECK.format(name=missing) if missing else ''}]\n"
     (folder / "tests" / "conftest.py").write_text(text + "\n" + machine)
     (folder / "tests" / "test_them.py").write_text(tests)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
