@@ -34,8 +34,13 @@ _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 def mount(kind: str, target: str, data: str = "") -> None:
     """A kernel file system of this kind on a folder, which is made where it is missing."""
     Path(target).mkdir(parents=True, exist_ok=True)
-    if _LIBC.mount(kind.encode(), target.encode(), kind.encode(), 0, data.encode()):
-        raise OSError(ctypes.get_errno(), f"mount {kind} on {target}: {os.strerror(ctypes.get_errno())}")
+    check(f"mount {kind} on {target}", _LIBC.mount(kind.encode(), target.encode(), kind.encode(), 0, data.encode()))
+
+
+def check(what: str, result: int) -> None:
+    """Raises OSError, which says what was tried, when a call to the C library has failed."""
+    if result:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
 def make_root(results: str) -> None:
@@ -54,8 +59,7 @@ def make_root(results: str) -> None:
     mount("hostfs", results.lstrip("/"), results)
     Path("run/netns").mkdir()
     Path("run/old").mkdir()
-    if _LIBC.syscall(_SYS_PIVOT_ROOT, b".", b"run/old"):
-        raise OSError(ctypes.get_errno(), f"pivot_root: {os.strerror(ctypes.get_errno())}")
+    check("pivot_root", _LIBC.syscall(_SYS_PIVOT_ROOT, b".", b"run/old"))
     os.chdir("/")
     _LIBC.umount2(b"/run/old", _MNT_DETACH)
 

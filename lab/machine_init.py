@@ -31,15 +31,10 @@ _ORDERS, _EVENTS, _ERRORS = 3, 4, 5
 _NAMED = "/run/netns"
 
 
-def _call(what: str, result: int) -> None:
-    if result:
-        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
-
-
 def keep(job_path: str, scratch: str) -> int:
     """The keeper: start the first process of new namespaces, tell its number, and wait for it."""
     try:
-        _call("make namespaces", _LIBC.unshare(_CLONE_NEWNS | _CLONE_NEWPID | _CLONE_NEWNET))
+        init.check("make namespaces", _LIBC.unshare(_CLONE_NEWNS | _CLONE_NEWPID | _CLONE_NEWNET))
     except OSError as error:
         print(error, file=sys.stderr)
         return 1
@@ -84,7 +79,7 @@ def main(job_path: str, scratch: str) -> None:
 def _mount_own(scratch: str) -> None:
     """/proc and /sys of the new namespaces, and memory on `scratch` and over the machine's named networks; nothing of
     it is seen outside."""
-    _call("keep mounts private", _LIBC.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
+    init.check("keep mounts private", _LIBC.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
     init.mount("proc", "/proc")
     init.mount("sysfs", "/sys")
     for folder in (scratch, _NAMED):
@@ -97,7 +92,7 @@ def _own_copy(file: Path, scratch: Path) -> None:
     if file.exists():
         copy = scratch / file.name
         copy.write_bytes(file.read_bytes())
-        _call(f"mount a copy on {file}", _LIBC.mount(bytes(copy), bytes(file), None, _MS_BIND, None))
+        init.check(f"mount a copy on {file}", _LIBC.mount(bytes(copy), bytes(file), None, _MS_BIND, None))
 
 
 def _streams(interactive: bool) -> Iterable[int]:
