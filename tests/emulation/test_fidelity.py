@@ -15,6 +15,8 @@ from experiments import fabrics, limits, records, rundir
 from experiments.spec import parse
 from lab.kernel import Kernel
 from tests.conftest import run_in_lab
+from tests.emulation.lateness import machine_lateness_ns, usual_worst_ns
+from topologies.ground import REAL_LATENESS_NS
 
 pytestmark = pytest.mark.lab
 
@@ -46,12 +48,22 @@ def needs_the_processor() -> None:
         pytest.skip(f"the machine is busy (load {load:.1f} on {cpus} CPUs), and only root may go ahead of others")
 
 
+def excuses_a_late_machine(found: Fidelity, machine_late_ns: float) -> None:
+    """Skips where this machine wakes its own programs later than the lab may be, as a virtual machine whose host is
+    busy does: the guard is right then, and a faithful run is not to be had."""
+    if machine_late_ns > REAL_LATENESS_NS:
+        pytest.skip(f"this machine wakes programs up to {machine_late_ns / 1e3:.0f} us late: {found.words}")
+
+
 def test_a_run_that_has_the_cpu_to_itself_is_faithful(kernel: Kernel, tmp_path: Path) -> None:
     needs_the_processor()
-    for attempt in range(ATTEMPTS):
-        run, found = played(kernel, tmp_path / str(attempt), hogs=0)
-        if found.verdict == FAITHFUL:
-            break
+    with machine_lateness_ns() as late_ns:
+        for attempt in range(ATTEMPTS):
+            run, found = played(kernel, tmp_path / str(attempt), hogs=0)
+            if found.verdict == FAITHFUL:
+                break
+    if found.verdict == UNFAITHFUL:
+        excuses_a_late_machine(found, usual_worst_ns(late_ns))
     assert found.verdict == FAITHFUL, found.words
     assert all(limit.holds for limit in found.limits)
     assert processor(run).holds is True
