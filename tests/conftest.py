@@ -2,6 +2,8 @@
 
 A test marked `lab` boots the lab kernel. Without a kernel, or without the programs that a run needs, it is skipped,
 and the reason is printed. Where there is a kernel, a run of all tests in which no lab test ran is a failure.
+
+`make test` runs the tests twice over: first all but those marked `alone`, on all cores; then these, one at a time.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import io
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +35,8 @@ hypothesis.settings.register_profile("fabriclab", deadline=None, database=None)
 hypothesis.settings.load_profile("fabriclab")
 
 ROOT = Path(boot.__file__).resolve().parents[1]
-LAB_RAN = pytest.StashKey[bool]()
-LAB_TROUBLE = pytest.StashKey[str]()
+NO_LAB = "the lab cannot boot here: "
+HALVES = ("not alone", "alone")  # what `make test` asks for with -m
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,12 @@ def lab_trouble() -> str:
 
 
 @pytest.fixture(scope="session")
-def kernel(request: pytest.FixtureRequest) -> Kernel:
+def kernel() -> Kernel:
     """The lab kernel; skips when the lab cannot boot."""
     trouble = lab_trouble()
     found = find_kernel()
     if trouble or found is None:
-        request.config.stash[LAB_TROUBLE] = trouble
-        pytest.skip(f"the lab cannot boot here: {trouble}")
+        pytest.skip(f"{NO_LAB}{trouble}")
     return found
 
 
@@ -103,37 +104,48 @@ def run_in_lab(kernel: Kernel, argv: tuple[str, ...], **job: Any) -> Ran:
 # --- the lab is used where there is one
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report: Any = yield
-    if report.when == "call" and not report.skipped and item.get_closest_marker("lab"):
-        item.config.stash[LAB_RAN] = True
-    return report
+class LabRule:
+    """What became of the lab tests, also of those that other processes ran."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.has_run = False
+        self.trouble = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if "lab" not in report.keywords:
+            return
+        if report.skipped and isinstance(report.longrepr, tuple):
+            _, found, reason = report.longrepr[2].partition(NO_LAB)
+            self.trouble = reason if found else self.trouble
+        elif report.when == "call":
+            self.has_run = True
+
+    def broken(self) -> str:
+        """What is wrong with a run of all tests that left a bootable lab unused; empty when nothing is."""
+        if is_narrowed(self.config) or self.has_run or find_kernel() is None:
+            return ""
+        return f"the lab kernel is there, but no lab test ran: {self.trouble or 'none was found'}"
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and self.broken():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.trouble:
+            terminalreporter.write_line(f"lab tests skipped: {self.trouble}", yellow=True)
+        if self.broken():
+            terminalreporter.write_line(f"FAILED: {self.broken()}", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # one process judges, and those that run tests for it do not
+        config.pluginmanager.register(LabRule(config))
 
 
 def is_narrowed(config: pytest.Config) -> bool:
-    """Whether less than all tests was asked for."""
+    """Whether less than all tests, or one of their halves, was asked for."""
     options = config.option
-    by_options = options.keyword or options.markexpr or options.deselect or options.ignore or options.ignore_glob
-    return bool(by_options or options.collectonly or config.args_source is not pytest.Config.ArgsSource.TESTPATHS)
-
-
-def unused_lab(config: pytest.Config) -> str:
-    """What is wrong with a run of all tests that left a bootable lab unused; empty when nothing is."""
-    if is_narrowed(config) or config.stash.get(LAB_RAN, False) or find_kernel() is None:
-        return ""
-    trouble = config.stash.get(LAB_TROUBLE, "")
-    return f"the lab kernel is there, but no lab test ran: {trouble or 'none was found'}"
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and unused_lab(session.config):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    trouble = config.stash.get(LAB_TROUBLE, "")
-    if trouble:
-        terminalreporter.write_line(f"lab tests skipped: {trouble}", yellow=True)
-    if unused_lab(config):
-        terminalreporter.write_line(f"FAILED: {unused_lab(config)}", red=True)
+    by_options = options.keyword or options.deselect or options.ignore or options.ignore_glob or options.collectonly
+    by_mark = options.markexpr not in ("", *HALVES)
+    return bool(by_options or by_mark or config.args_source is not pytest.Config.ArgsSource.TESTPATHS)

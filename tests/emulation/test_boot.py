@@ -128,6 +128,7 @@ def test_computing_takes_no_virtual_time(in_lab: InLab) -> None:
     assert ran.json < 1000  # tens of milliseconds of a real clock
 
 
+@pytest.mark.alone
 def test_the_real_clock_is_real(in_lab: InLab) -> None:
     before_s = time.time()
     ran = in_lab("import time; first = time.time(); time.sleep(1); print([first, time.time()])", clock="real")

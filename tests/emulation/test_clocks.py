@@ -17,7 +17,7 @@ from lab.kernel import Kernel
 from tests.conftest import ROOT
 from tests.emulation.conftest import Done, run_experiment
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 CLOCKS = {".": "virtual", "cases/real-100mbps": "real", "cases/virtual-1gbps": "virtual", "cases/real-1gbps": "real"}
 

@@ -18,7 +18,7 @@ from tests.conftest import run_in_lab
 from tests.emulation.lateness import machine_lateness_ns, usual_worst_ns
 from topologies.ground import REAL_LATENESS_NS
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 # Slow enough for any CPU: a frame of 10 Mb/s lasts 1.2 ms.
 KEYS = {"senders": "3", "rate": "10Mbps", "buffer": "600KB", "bytes": "128KiB", "rounds": "3"}

@@ -18,7 +18,7 @@ from lab.kernel import Kernel
 from tests.conftest import ROOT, run_in_lab
 from tests.emulation.conftest import Done, run_experiment
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 LINE_SHARE = 1448 / 1514  # payload of a full frame with TCP's timestamps
 WORDS = ("--set=senders=3", "--set=duration=1s", "--set=iperf3_streams=2")

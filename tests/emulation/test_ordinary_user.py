@@ -21,7 +21,7 @@ from tests.emulation import host
 from tests.emulation.captures import read
 from tests.emulation.conftest import RUN_LIMIT_S, run_experiment
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 NOBODY = 65534
 WATCHED = ("/etc", "/run", "/var", "/tmp", "/dev/shm", "/home", "/root", "/opt", "/srv")

@@ -21,7 +21,7 @@ from lab.cache import own_cache
 from lab.kernel import Kernel
 from tests.conftest import ROOT
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 RELEASE, MIRROR = "bookworm", "http://deb.debian.org/debian"
 STEPS = ("packages", "environment", "kernel", "vm")

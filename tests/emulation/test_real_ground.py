@@ -27,6 +27,8 @@ from tests.emulation.captures import Frame, read
 from topologies import trial
 from topologies.ground import MACHINE
 
+pytestmark = pytest.mark.alone
+
 SENDERS, ROUNDS, SRU_BYTES, MTU_BYTES, HEADER_BYTES = 6, 3, 64 << 10, 1500, 14
 RATE_BPS = 20_000_000  # a machine that is busy with other tests still fills the buffer, of eight frames
 KEYS: Mapping[str, Any] = {

@@ -28,6 +28,8 @@ from tests.emulation.test_shell import opened
 from topologies import trial
 from topologies.ground import OWN_KINDS
 
+pytestmark = pytest.mark.alone
+
 LIMIT_S = 60.0
 ON_MACHINE = ("incast", "--only", "--clock", "real", "--on", "machine")
 

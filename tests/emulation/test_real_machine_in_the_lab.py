@@ -12,7 +12,7 @@ import pytest
 from lab.kernel import Kernel
 from tests.conftest import run_in_lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 LIMIT_S = 400.0
 # Open vSwitch does not forward in a kernel's first ten seconds, and each run would wait for them.

@@ -156,6 +156,7 @@ def test_an_experiment_runs_its_cases_and_compares_them(kernel: Kernel, tmp_path
         assert done.document(f"cases/{label}/summary.json")["spec"]["senders"] == 4
 
 
+@pytest.mark.alone
 def test_the_same_run_on_the_real_clock(kernel: Kernel, tmp_path: Path) -> None:
     words = ("senders=2", "rate=100Mbps", "bytes=64KiB", "rounds=1", "capture=off")
     done = run_experiment(tmp_path / "run", "incast", "--only", "--clock", "real", *(f"--set={word}" for word in words))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import HALVES
+
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = f"""[tool:pytest]
 testpaths = tests
 pythonpath = {ROOT}
 addopts = --strict-markers --import-mode=importlib
 markers =
+    alone: needs the machine to itself
     lab: boots the lab kernel
 """
 # Behind our conftest stands what there is on a made-up machine.
@@ -89,5 +93,22 @@ def test_a_failure_stays_a_failure(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_make_test_asks_for_all_tests() -> None:
     done = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    (line,) = [line for line in done.stdout.splitlines() if "pytest" in line]
-    assert line.partition("pytest")[2].split() == ["-p", "no:cacheprovider"]
+    asked = [line.partition("-m pytest ")[2] for line in done.stdout.splitlines() if "-m pytest" in line]
+    assert [shlex.split(words)[-2:] for words in asked] == [["-m", half] for half in HALVES]
+    assert {word for words in asked for word in shlex.split(words)} <= {
+        *("-p", "no:cacheprovider", "-n", "logical", "--dist", "loadfile", "-m"),
+        *HALVES,
+    }
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_each_half_of_all_tests_is_held_to_it(tmp_path: Path, half: str) -> None:
+    assert run(tmp_path, UNIT, "-m", half).returncode == 1
+
+
+def test_lab_tests_that_other_processes_ran_count(tmp_path: Path) -> None:
+    done = run(tmp_path, UNIT + LAB.format(body="pass"), "-n", "2")
+    assert (done.returncode, "2 passed" in done.stdout) == (0, True), done.stdout
+    other = tmp_path / "other"
+    other.mkdir()
+    assert run(other, UNIT, "-n", "2").returncode == 1
