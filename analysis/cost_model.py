@@ -66,7 +66,11 @@ def longest_links(topology: str, switches: int | None = None) -> int:
 
 def one_way_delay_ns(topology: str, link_ns: int, switch_ns: int, switches: int | None = None) -> int:
     """Propagation and switching time between the two hosts that are farthest apart (longest_links)."""
-    links = longest_links(topology, switches)
+    return delay_over_ns(longest_links(topology, switches), link_ns, switch_ns)
+
+
+def delay_over_ns(links: int, link_ns: int, switch_ns: int) -> int:
+    """Propagation and switching time over so many links, and the switches between them."""
     return links * link_ns + (links - 1) * switch_ns
 
 

@@ -68,7 +68,7 @@ class Run:
     @cached_property
     def parameters(self) -> Parameters:
         """The spec in base units."""
-        return parameters(self.spec)
+        return parameters(self.spec, self.fabric)
 
     @cached_property
     def measured(self) -> dict[str, Any]:

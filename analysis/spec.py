@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
-from analysis.cost_model import RETH_BYTES, ideal_round_seconds, longest_links, one_way_delay_ns
+from analysis.cost_model import RETH_BYTES, delay_over_ns, ideal_round_seconds, longest_links
 from analysis.cost_model import Path as NetworkPath
+from analysis.fabric import Fabric
 from analysis.transport.recovery import LINUX_RTO_MIN_NS
 from topologies.units import BadRequest, format_duration, parse_bytes, parse_duration_ns, parse_rate_bps
 
@@ -17,6 +18,7 @@ TCP, ROCE = "tcp", "roce"  # transports
 LOSSY = "lossy"  # the class of a spec that names none
 CONTROLLER = "controller"  # who marks or pauses, where it is not the switch
 GPUS_PER_SERVER = 8  # of a GPU pod
+_OWN = ".py:"  # between file and name of code of the user's own
 
 
 @dataclass(frozen=True)
@@ -119,14 +121,15 @@ def read_spec(path: Path) -> dict[str, Any]:
     return spec
 
 
-def parameters(spec: Mapping[str, Any]) -> Parameters:
-    """The typed view of a spec; raises BadRequest naming the key that is missing or not understood."""
+def parameters(spec: Mapping[str, Any], fabric: Mapping[str, Any] | None = None) -> Parameters:
+    """The typed view of a spec; raises BadRequest naming the key that is missing or not understood. What a topology of
+    the user's own is like, the document of its fabric tells."""
     incast = spec.get("workload", INCAST) == INCAST
     roce = spec.get("transport") == ROCE
     pfc = _is_on(spec, "pfc")
     return Parameters(
         label=str(_value(spec, "label")),
-        topology=str(_value(spec, "topology")),
+        topology=own_name(_value(spec, "topology")),
         queue=str(_value(spec, "queue")),
         cc=str(_value(spec, "cc")),
         senders=_count(spec, "senders") if incast else 0,
@@ -136,7 +139,7 @@ def parameters(spec: Mapping[str, Any]) -> Parameters:
         # Linux probes, and measures by RACK, on connections with SACK only.
         tlp=not roce and _switch(spec, "tlp") and _switch(spec, "sack"),
         rack=not roce and _switch(spec, "rack") and _switch(spec, "sack"),
-        path=_path(spec, roce),
+        path=_path(spec, roce, _links(spec, fabric)),
         uplink_bps=_uplink_bps(spec),
         link_delay_ns=_duration_ns(spec, "delay"),
         switch_delay_ns=_duration_ns(spec, "switch_delay"),
@@ -171,13 +174,25 @@ def _sender_bytes(spec: Mapping[str, Any], incast: bool) -> int:
     return parse_bytes(_value(spec, "bytes"), "bytes") if incast else _optional(spec, "bytes", parse_bytes) or 0
 
 
-def _path(spec: Mapping[str, Any], roce: bool) -> NetworkPath:
-    topology, switches = str(_value(spec, "topology")), spec.get("switches")
+def own_name(value: Any) -> str:
+    """What code of the user's own is called, of "own/topology.py:NAME"; other values are what they are."""
+    return str(value).rpartition(_OWN)[2]
+
+
+def _links(spec: Mapping[str, Any], fabric: Mapping[str, Any] | None) -> int:
+    """Links between the two hosts that are farthest apart."""
+    topology = str(_value(spec, "topology"))
+    if _OWN in topology and fabric:
+        return Fabric.of(fabric).longest_links()
+    return longest_links(topology, spec.get("switches"))
+
+
+def _path(spec: Mapping[str, Any], roce: bool, links: int) -> NetworkPath:
     return NetworkPath(
         rate_bps=parse_rate_bps(_value(spec, "rate"), "rate"),
-        delay_ns=one_way_delay_ns(topology, _duration_ns(spec, "delay"), _duration_ns(spec, "switch_delay"), switches),
+        delay_ns=delay_over_ns(links, _duration_ns(spec, "delay"), _duration_ns(spec, "switch_delay")),
         mtu_bytes=_size(spec, "mtu"),
-        uplinks=longest_links(topology, switches) - 2,
+        uplinks=links - 2,
         uplink_bps=_uplink_bps(spec),
         roce_mtu_bytes=_size(spec, "roce_mtu") if roce else None,
         message_bytes=RETH_BYTES if roce and _words(spec, "verb") != "send" else 0,

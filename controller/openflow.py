@@ -40,6 +40,7 @@ _METHOD_BYTES = 16
 _HASHED_FIELDS = {11: 4, 12: 4, 10: 1, 13: 2, 14: 2, 15: 2, 16: 2}
 _OXM_BASIC = 0x8000
 _SELECT, _FAILOVER = "select", "failover"
+_PORT_BITS = 16  # of the numbers that ports here have
 _CE = 3  # Congestion Experienced, RFC 3168
 _ADD_OR_MODIFY = 0x8000  # Open vSwitch's OFPGC_ADD_OR_MOD: a group that is there already is no error
 
@@ -161,7 +162,7 @@ def _group_mod(datapath: Any, number: int, group: Group, by_table: bool) -> Any:
     if ofproto.OFP_VERSION < _WIRE_1_5:
         plain = [_bucket_1_3(datapath, group, bucket, by_table) for bucket in group.buckets]
         return parser.OFPGroupMod(datapath, _ADD_OR_MODIFY, kind, number, plain)
-    buckets = [_bucket(datapath, group, bucket, by_table) for bucket in group.buckets]
+    buckets = [_bucket(datapath, group, place, by_table) for place in range(len(group.buckets))]
     properties = [_Selection(group.seed)] if group.kind == _SELECT else []
     return parser.OFPGroupMod(
         datapath, command=_ADD_OR_MODIFY, type_=kind, group_id=number, buckets=buckets, properties=properties
@@ -178,9 +179,11 @@ def _bucket_1_3(datapath: Any, group: Group, bucket: Bucket, by_table: bool) -> 
     )
 
 
-def _bucket(datapath: Any, group: Group, bucket: Bucket, by_table: bool) -> Any:
-    """A bucket is called by its port, so that the hash keeps its choice for the ports that stay when one goes."""
+def _bucket(datapath: Any, group: Group, place: int, by_table: bool) -> Any:
+    """A bucket is called by its port, so that the hash keeps its choice for the ports that stay when one goes; the
+    second of one port by another name, and so on."""
     ofproto, parser = datapath.ofproto, datapath.ofproto_parser
+    bucket = group.buckets[place]
     properties = (
         []
         if bucket.watch is None
@@ -188,7 +191,9 @@ def _bucket(datapath: Any, group: Group, bucket: Bucket, by_table: bool) -> Any:
     )
     if group.kind == _SELECT:
         properties.append(parser.OFPGroupBucketPropWeight(type_=ofproto.OFPGBPT_WEIGHT, weight=1))
-    bucket_id = bucket.port if group.kind == _SELECT else group.buckets.index(bucket)
+    bucket_id = place
+    if group.kind == _SELECT:
+        bucket_id = bucket.port + (group.buckets[:place].count(bucket) << _PORT_BITS)
     return parser.OFPBucket(bucket_id, list(_out(parser, bucket.port, by_table)), properties)
 
 

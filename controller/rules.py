@@ -31,6 +31,7 @@ CLASSIFY, ANY_WAY, ONLY_DOWN, THE_PORT = 0, 1, 2, 3
 PORT_REGISTER = "reg0"  # Open vSwitch's: OpenFlow's metadata cannot be written by a group
 _LLDP, _MULTICAST, _ARP_KNOWN, _ARP, _LOCAL, _FROM_ABOVE, _IPV4 = 1000, 950, 900, 800, 700, 600, 500
 _ROUTE = 100  # a route's priority grows by two with its prefix length, and by one with an input port of its own
+_PINNED = 500  # above every route
 _MARKED, _AS_IT_IS = 20, 10
 _ECT_1, _ECT_0 = 1, 2  # of RFC 3168: the packets' transports understand marks
 _NOT_BELOW = -1  # in the table of ways down, before the ports of a way that is none
@@ -134,19 +135,52 @@ class _Builder:
         self.network, self.policy, self.switch = network, policy, switch
         self.node = network.switches[switch]
         self.up, self.down = network.up_ports(switch), network.down_ports(switch)
-        self.seed = policy.hash_seed(self.node.dpid)
+        self.seed = _checked_seed(policy.hash_seed(self.node.dpid))
         self.groups: dict[int, Group] = {}
 
     def build(self, table: Mapping[Prefix, Ports]) -> Rules:
         """Everything, in a fixed order."""
         # Only a rack sees packets to addresses that nobody has: it drops them, so that further up they need no entry.
         nowhere: dict[Prefix, Ports] = {_FABRIC: ()} if self.node.tier == 1 else {}
+        pins = list(self._pins(table))
+        table = {prefix: self._ways(prefix, ports) for prefix, ports in table.items()}
         flows = [*self._classify(), *self._routes(ANY_WAY, shrink({**nowhere, **table}, _FABRIC))]
         if self.up:
             down = {p: ports if self._leads_down(ports) else (_NOT_BELOW, *ports) for p, ports in table.items()}
             flows += self._routes(ONLY_DOWN, shrink(down, _FABRIC))
         by_table = self.policy.marking == CONTROLLER
-        return Rules(self.groups, (*flows, *(self._leave() if by_table else ())), by_table)
+        return Rules(self.groups, (*flows, *pins, *(self._leave() if by_table else ())), by_table)
+
+    def _ways(self, prefix: Prefix, allowed: Ports) -> Ports:
+        """Those of the ports that the policy wants."""
+        if not allowed:
+            return allowed
+        target = self.network.racks[prefix]
+        ports = tuple(self.policy.ways(self.network, self.switch, target, allowed))
+        if not ports or not set(ports) <= set(allowed):
+            raise ValueError(f"ways from {self.switch} to {target}: {ports} is given; allowed: ports of {allowed}")
+        return ports if len(set(ports)) > 1 else ports[:1]
+
+    def _pins(self, table: Mapping[Prefix, Ports]) -> Iterator[Flow]:
+        """The flows of two hosts that the policy has set on a way of their own, as far as the routing allows that;
+        where its port is dead they take another one."""
+        for (sender, receiver), port in self.policy.pinned(self.network, self.switch).items():
+            if not {sender, receiver} <= set(self.network.hosts):
+                raise ValueError(f"pinned at {self.switch}: {sender}, {receiver} is given; allowed: two hosts")
+            allowed = table[self._rack_of(receiver)]
+            if port not in allowed:
+                continue
+            source, target = (parse_prefix(self.network.hosts[host].ip) for host in (sender, receiver))
+            where = (_ipv4(), exact("ipv4_src", source[0]), _destination(target))
+            watched = Group("failover", tuple(Bucket(each, each) for each in dict.fromkeys((port, *allowed))))
+            yield Flow(ANY_WAY, _PINNED, where, self._group(watched) if self.policy.fast_failover else Output(port))
+
+    def _rack_of(self, host: str) -> Prefix:
+        """The prefix by which a host is routed: its rack's, or, when it has moved, its own."""
+        address = parse_prefix(self.network.hosts[host].ip)
+        if address in self.network.racks:
+            return address
+        return next(each for each in self.network.racks if address[0] & mask_of(each[1]) == each[0])
 
     def _leave(self) -> Iterator[Flow]:
         to_hosts = sorted(set(self.network.attached[self.switch].values()))
@@ -205,7 +239,7 @@ class _Builder:
             yield Flow(table, priority, where, self._select(ports))
 
     def _select(self, ports: Ports) -> Action:
-        if len(ports) == 1:
+        if len(set(ports)) == 1:
             return Output(ports[0])
         return self._group(failover.select(ports, self.seed, self.policy.fast_failover))
 
@@ -250,7 +284,7 @@ class _Builder:
             where = (_ipv4(), ("ipv4_dst", prefix[0] | number << shift, mask))
             first = (number - 1) % len(ports)
             ring = ports[first:] + ports[:first]
-            watched = Group("failover", tuple(Bucket(port, port) for port in ring))
+            watched = Group("failover", tuple(Bucket(port, port) for port in dict.fromkeys(ring)))
             yield Flow(table, priority, where, self._group(watched) if self.policy.fast_failover else Output(ring[0]))
 
     def _detour(self, table: int, priority: int, where: Match, ways: Ports) -> Iterator[Flow]:
@@ -266,6 +300,13 @@ class _Builder:
             others = [each for each in ways if each != port] or [each for each in self.up if each != port]
             action = self._select(tuple(others)) if others else Drop()
             yield Flow(table, priority, (exact("in_port", port), *where), action)
+
+
+def _checked_seed(seed: int) -> int:
+    """A hash seed has 64 bits."""
+    if not 0 <= seed < 1 << 64:
+        raise ValueError(f"hash_seed: {seed} is given; allowed: 64 bits")
+    return seed
 
 
 def marks(port: int) -> Iterator[Flow]:

@@ -100,6 +100,7 @@ _MODULES = (
     "allreduce_scaling",
     "hierarchy",
     "federated",
+    "own",
 )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from experiments.keys.collectives import ALGORITHMS
 from experiments.laggards import check_hosts
 from experiments.shape import LEAST_HOSTS, MOST_NVLINK_RATE_BPS, check_rate
-from experiments.spec import CLUSTER, LAUNCH, Spec, known, refuse
+from experiments.spec import CLUSTER, LAUNCH, OWN, Spec, known, refuse, word
 from topologies.gpu_pod import GPUS_PER_SERVER
 from topologies.profiles import LinkProfile
 from topologies.units import format_bytes
@@ -27,7 +27,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 _RANKED = ("collective", "training", LAUNCH)  # workloads whose hosts are ranks
-_SIZED_OTHERWISE = ("fat_tree", "ring")  # by k, by switches: their places are what there is
+_SIZED_OTHERWISE = ("fat_tree", "ring", OWN)  # by k, by switches: their places are what there is
 _CLIENTS_PER_EDGE = 25
 LEAST_UPDATE_BYTES = 19_248  # the model that is really trained: 4,810 float32, and two words beside them
 _USUAL_GROUP = 4
@@ -62,7 +62,7 @@ def with_hosts(spec: Spec) -> Spec:
     if spec.aggregation == "hierarchical" and spec.edges is None and spec.clients is not None:
         spec = replace(spec, edges=math.ceil(spec.clients / _CLIENTS_PER_EDGE))
     asked = spec.clients if spec.workload == "federated" else spec.ranks
-    if asked is None or spec.hosts is not None or spec.topology in _SIZED_OTHERWISE:
+    if asked is None or spec.hosts is not None or word(spec.topology) in _SIZED_OTHERWISE:
         return spec
     hosts = max(asked + helpers(spec), LEAST_HOSTS)
     if spec.topology == "gpu_pod":
@@ -107,7 +107,7 @@ def _with_ranks(spec: Spec) -> Spec:
 def _with_group(spec: Spec) -> Spec:
     if spec.algorithm != "hierarchical":
         return spec
-    usual = {"gpu_pod": GPUS_PER_SERVER, "leaf_spine": spec.hosts_per_leaf}.get(spec.topology) or _USUAL_GROUP
+    usual = {"gpu_pod": GPUS_PER_SERVER, "leaf_spine": spec.hosts_per_leaf}.get(str(spec.topology)) or _USUAL_GROUP
     group = spec.group or min(usual, known(spec.ranks))
     if known(spec.ranks) % group:
         refuse("group", f"{group} is given with ranks={spec.ranks}", "a divisor of the number of ranks")

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from experiments import limits
-from experiments.memory import pairs, ring_bytes
-from experiments.spec import CLUSTER, TRANSFERS, Spec, known
+from experiments.memory import largest_bytes, pairs, ring_bytes
+from experiments.spec import CLUSTER, Spec, known
 from experiments.stage import Stage
 from topologies.qdisc import CONTROL_DSCP, LOSSLESS_DSCP
 from topologies.rdma import MOST_UNACKED_PACKETS
@@ -82,8 +82,9 @@ def _patience(spec: Spec) -> dict[str, Any]:
     in a NIC that is paced slowly. Where packets are lost, an incast of many queue pairs would soon have used up the few
     retries of one."""
     window_bytes = MOST_UNACKED_PACKETS * known(spec.roce_mtu_bytes)
-    if spec.workload in TRANSFERS:
-        window_bytes = min(window_bytes, spec.sru_bytes)
+    largest = largest_bytes(spec)
+    if largest is not None:
+        window_bytes = min(window_bytes, largest)
     elif spec.workload in CLUSTER:
         window_bytes = min(window_bytes, ring_bytes(spec))
     waits_ns = 2 * pairs(spec) * 8 * window_bytes * 10**9 // min(spec.link_rates_bps)
@@ -100,7 +101,7 @@ def patience_s(spec: Spec) -> float | None:
     asked = queue_pairs(spec, steady=False) if spec.transport == "roce" else None
     if asked is None or asked.retries != roce.ENDLESS_RETRIES:
         return None
-    next_bytes = spec.sru_bytes if spec.workload in TRANSFERS else ring_bytes(spec)
+    next_bytes = largest_bytes(spec) or ring_bytes(spec)
     message_bits = 8 * min(asked.message_bytes, next_bytes) * pairs(spec)
     return _PATIENCE_TIMEOUTS * ack_timeout_ns(spec) / 1e9 + message_bits / spec.rate_bps
 

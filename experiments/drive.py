@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.playing import Facts, OnRound, Run
+from experiments.spec import OWN, word
 from experiments.stage import Stage
 
 # Workload -> module of this folder, and the function in it.
@@ -26,13 +27,14 @@ _PLAYED_BY = {
     "federated": ("drive_federated", "federated"),
     "launch": ("drive_launch", "launch"),
     "iperf3": ("drive_iperf3", "iperf3"),
+    OWN: ("drive_own", "own"),
 }
 
 
 def drive(stage: Stage, facts: Facts, on_round: OnRound, records: Path | None = None) -> None:
     """Run the workload of the stage's spec; records of what happened are in the folder `records` afterwards (None:
     nobody wants them)."""
-    module, function = _PLAYED_BY[stage.spec.workload]
+    module, function = _PLAYED_BY[word(stage.spec.workload)]
     play: Callable[[Run], None] = getattr(importlib.import_module(f"experiments.{module}"), function)
     with tempfile.TemporaryDirectory() as unwanted:
         play(Run(stage, facts, on_round, records or Path(unwanted)))

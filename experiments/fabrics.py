@@ -7,13 +7,13 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from controller.policy import SWITCH, Orders, Policy
+from controller.policy import KEY, SWITCH, Orders
 from experiments import cluster, limits
-from experiments.marks import marking
+from experiments.policies import policy_of
 from experiments.shape import lay_out
-from experiments.spec import SWITCHED, Spec, known, refuse
+from experiments.spec import ROUTED, Spec, refuse
 from topologies.describe import FabricDescription, describe
-from topologies.profiles import Marking
+from topologies.plugins import Plug
 
 FORMAT = 1
 
@@ -36,33 +36,23 @@ def topology(spec: Spec) -> Topo:
 
 def is_routed(spec: Spec) -> bool:
     """Whether a controller routes the fabric; a star's one switch learns by itself."""
-    return spec.topology in SWITCHED
+    return spec.is_routed
 
 
 def document(spec: Spec) -> dict[str, Any]:
     """What a run directory keeps as fabric.json: the topology's name and all nodes and links."""
-    return {"format": FORMAT, "topology": spec.topology, **describe(topology(spec)).as_json()}
+    name = spec.topology.name if isinstance(spec.topology, Plug) else spec.topology
+    return {"format": FORMAT, "topology": name, **describe(topology(spec)).as_json()}
 
 
 def orders(spec: Spec, description: FabricDescription) -> Orders:
     """What the controller of the spec's fabric is asked to do; raises BadRequest for a fabric that needs none."""
     if not is_routed(spec):
-        refuse("topology", f"{spec.topology} has one switch, which learns by itself", f"{', '.join(SWITCHED)}")
-    routing, hash_seeds, fast = known(spec.routing), known(spec.ecmp_seed), known(spec.fast_failover)
-    who_marks, curves = spec.marking or SWITCH, _thresholds(spec)
-    policy = Policy(routing, hash_seeds, fast, known(spec.control_latency_ns), spec.seed, who_marks, curves)
-    return Orders(description, policy)
+        refuse("topology", f"{spec.topology} has one switch, which learns by itself", f"{', '.join(ROUTED)}")
+    return Orders(description, policy_of(spec), spec.own.get(KEY))
 
 
 def routing_orders(spec: Spec, description: FabricDescription) -> Orders:
     """The same for a fabric that others have built, whose ports have no markers of ours: it is only routed."""
     asked = orders(spec, description)
     return replace(asked, policy=replace(asked.policy, marking=SWITCH, thresholds=()))
-
-
-def _thresholds(spec: Spec) -> tuple[tuple[int, Marking], ...]:
-    """The curve by which ports of each rate mark."""
-    found = marking(spec)
-    if found is None:
-        return ()
-    return tuple((rate_bps, found.at(rate_bps)) for rate_bps in sorted(set(spec.link_rates_bps)))

@@ -10,20 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from analysis.papers.fast08_points import PUBLISHED_MBPS, SERVERS
 from experiments.catalog import Case, Experiment
 from experiments.spec import Spec
 
-SERVERS = (4, 8, 16, 32, 64)
-# Buffer -> goodput in Mb/s at each of SERVERS, figure 2 of the paper.
-PUBLISHED_MBPS: Mapping[str, tuple[int, ...]] = {
-    "32KB": (647, 101, 127, 137, 171),
-    "64KB": (986, 528, 152, 178, 274),
-    "128KB": (986, 993, 175, 242, 304),
-    "256KB": (986, 993, 997, 307, 370),
-}
-# The same for plain Reno at 64 KB: Linux without SACK is nearest to it, for its NewReno cannot find a lost
-# retransmission.
-PUBLISHED_RENO_MBPS = (976, 78, 81, 102, 131)
 STACKS: Mapping[str, Mapping[str, Any]] = {
     "newreno": {"cc": "reno", "sack": "off", "tlp": "off", "rack": "off"},
     "modern": {"cc": "cubic", "sack": "on", "tlp": "on", "rack": "on"},

@@ -12,6 +12,7 @@ from experiments import laggards, traffic
 from experiments.failures import ALLOWED as ALLOWED_FAILURES
 from experiments.failures import format_failures, parse_failures
 from experiments.slow_motion import pace
+from topologies import plugins
 from topologies.rdma import MTUS_BYTES
 from topologies.units import (
     BadRequest,
@@ -23,7 +24,8 @@ from topologies.units import (
     parse_rate_bps,
 )
 
-AUTO, OFF = "auto", "off"
+AUTO, OFF, NONE = "auto", "off", "none"
+OWN = plugins.FORM  # what needs call any value that is code of the user's own
 LEAST_RATIO, MOST_RATIO = 1, 8
 LEAST_ALPHA, MOST_ALPHA = Fraction(1, 16), 64
 ALPHA_STEPS = 256  # the kernel counts alpha in 1/256
@@ -72,6 +74,20 @@ def choice(*words: str) -> Kind:
         return word
 
     return Kind(check, str, ", ".join(words), pace.timeless)
+
+
+def own_or(*words: str) -> Kind:
+    """One of the words, or code of the user's own (see `topologies.plugins`)."""
+    allowed = ", ".join((*words, OWN))
+
+    def check(value: Any, name: str) -> str | plugins.Plug:
+        if plugins.is_plug(value):
+            return plugins.read(value, name)
+        if value not in words:
+            raise BadRequest(f"{name}: {value!r} is unknown; allowed: {allowed}")
+        return str(value)
+
+    return Kind(check, str, allowed, pace.timeless)
 
 
 def format_ratio(ratio: Fraction) -> str:

@@ -10,8 +10,10 @@ from experiments.failures import check_failures
 from experiments.iperf3 import check_iperf3, with_seconds
 from experiments.memory import memory_bytes as memory_bytes
 from experiments.memory import pairs, socket_buffer_bytes
+from experiments.own_workloads import rehearsal
+from experiments.policies import check_policy
 from experiments.shape import MOST_NVLINK_RATE_BPS, check_rate, lay_out, sized
-from experiments.spec import MARKING_QUEUES, SWITCHED, Spec, decided, known, refuse, unfit, with_plain_autos
+from experiments.spec import MARKING_QUEUES, Spec, decided, known, refuse, unfit, with_plain_autos
 from experiments.traffic import Flow, checked_flows
 from experiments.training_rules import check_training
 from topologies.describe import describe
@@ -46,7 +48,10 @@ def resolve(spec: Spec) -> Spec:
     check_training(spec)
     check_iperf3(spec)
     spec = _with_traffic(_controlled(roce.with_transport(spec)))
-    return marks.with_marking(lossless.with_thresholds(spec))
+    rehearsal(spec)  # raises what is wrong with a workload of the user's own
+    spec = marks.with_marking(lossless.with_thresholds(spec))
+    check_policy(spec)
+    return spec
 
 
 def warnings(spec: Spec) -> list[str]:
@@ -157,7 +162,7 @@ def _check_streams(spec: Spec) -> None:
 
 def _controlled(spec: Spec) -> Spec:
     """The spec with its hash seeds, what the controller is to do and what is to fail checked."""
-    if spec.topology not in SWITCHED:
+    if not spec.is_routed:
         return spec
     seeds = spec.ecmp_seed or ("same" if spec.openflow == "1.3" else "per_switch")
     if seeds == "per_switch" and spec.openflow == "1.3":

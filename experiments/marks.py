@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import NoReturn
 
 from controller.marking import dcqcn_curve, dctcp_step, dctcp_threshold_bytes, marking_for, red_drop
+from controller.policy import policy_class
 from experiments import lossless
 from experiments.spec import MARKING_QUEUES, Spec, known, refuse
+from topologies import plugins
 from topologies.profiles import Marking, MarkingByRate
 from topologies.units import BadRequest, format_bytes, format_rate
 
@@ -82,7 +84,20 @@ def _line(spec: Spec) -> Marking:
 
 
 def _usual(spec: Spec, rate_bps: int) -> Marking:
-    """The marking curve of ports of one rate where nothing is given."""
+    """The marking curve of ports of one rate where nothing is given, by the policy of the user's own, if there is
+    one."""
+    usual = _usual_of_ours(spec, rate_bps)
+    plug = spec.own.get("policy")
+    if plug is None:
+        return usual
+    with plugins.told(plug, "policy"):
+        curve = policy_class(plug)(seed=spec.seed).curve(rate_bps, usual)
+    if not isinstance(curve, Marking):
+        raise plugins.refuse(plug, "policy", f"gives {curve!r} as a curve", "a topologies.profiles.Marking")
+    return curve
+
+
+def _usual_of_ours(spec: Spec, rate_bps: int) -> Marking:
     if spec.queue == "dctcp":
         return dctcp_step(dctcp_threshold_bytes(rate_bps, spec.rtt_ns, spec.mtu_bytes))
     return dcqcn_curve(rate_bps, spec.frame_bytes, _most_bytes(spec))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments import cluster_memory
+from experiments import cluster_memory, own_workloads
 from experiments.spec import CLUSTER, IPERF3, LAUNCH, TRANSFERS, Spec, known, refuse
+from topologies import own_fabric
 from topologies.gpu_pod import GPUS_PER_SERVER as RAILS
+from topologies.plugins import Plug
 from topologies.rdma import MOST_UNACKED_PACKETS
 from topologies.units import format_bytes, format_duration
 
@@ -91,7 +93,7 @@ def _demands(spec: Spec) -> str:
     words[IPERF3] = f"workload={IPERF3}, duration={duration}"
     workload = "" if spec.workload == "incast" else f"workload={spec.workload}, "
     transfers = f"{workload}bytes={format_bytes(spec.sru_bytes)}, rounds={spec.rounds}"
-    return f"{words.get(spec.workload, transfers)}, capture={spec.capture}"
+    return f"{words.get(str(spec.workload), transfers)}, capture={spec.capture}"
 
 
 def _fabric_bytes(spec: Spec) -> int:
@@ -108,6 +110,9 @@ def _fabric_bytes(spec: Spec) -> int:
 
 def _switches_and_links(spec: Spec) -> tuple[int, int]:
     """Switches, and links between them; a GPU's second link counts too."""
+    if isinstance(spec.topology, Plug):
+        found = own_fabric.described(spec.topology, spec.sizes)
+        return len(found.switches), len(found.wires) - len(found.hosts)
     if spec.topology == "fat_tree":
         k = known(spec.k)
         return 5 * k**2 // 4, k**3 // 2
@@ -132,7 +137,10 @@ def pairs(spec: Spec) -> int:
         return known(spec.senders) * known(spec.iperf3_streams)
     if spec.workload in _CLUSTERS:
         return cluster_memory.connections(spec)
-    return several.get(spec.workload, hosts * (hosts - 1))
+    rehearsed = own_workloads.rehearsal(spec)
+    if rehearsed is not None:
+        return len(rehearsed.pairs)
+    return several.get(str(spec.workload), hosts * (hosts - 1))
 
 
 def _stream_datagrams(spec: Spec) -> int:
@@ -171,9 +179,16 @@ def _connected_bytes(spec: Spec) -> int:
     """A connection or pair of queue pairs, with what it may have in flight."""
     roce = spec.transport == "roce"
     flight_bytes = _flight_bytes(spec) if roce else socket_buffer_bytes(spec)
-    if spec.workload in TRANSFERS:
-        flight_bytes = min(spec.sru_bytes, flight_bytes)
+    flight_bytes = min(largest_bytes(spec) or flight_bytes, flight_bytes)
     return (_QUEUE_PAIRS_BYTES if roce else _CONNECTION_BYTES) + flight_bytes * _SKB_OVERHEAD
+
+
+def largest_bytes(spec: Spec) -> int | None:
+    """The most that a flow has to send at a time; None where nothing says so."""
+    rehearsed = own_workloads.rehearsal(spec)
+    if rehearsed is not None:
+        return rehearsed.largest_bytes
+    return spec.sru_bytes if spec.workload in TRANSFERS else None
 
 
 def _packets(spec: Spec) -> int:
@@ -191,6 +206,9 @@ def _packets(spec: Spec) -> int:
         return known(spec.duration_ns) * spec.rate_bps // 8_000_000_000 // payload_bytes
     if spec.workload in _CLUSTERS:
         return 2 * cluster_memory.sent_bytes(spec) // payload_bytes  # messages end in short packets
+    rehearsed = own_workloads.rehearsal(spec)
+    if rehearsed is not None:
+        return rehearsed.size_bytes // payload_bytes + rehearsed.transfers
     return pairs(spec) * spec.rounds * (spec.sru_bytes // payload_bytes + 1)
 
 

@@ -15,6 +15,7 @@ import yaml
 
 from experiments.catalog import Experiment, find
 from experiments.rundir import DESCRIBING_KEYS, TIME_SCALE
+from topologies.plugins import located
 from topologies.units import BadRequest
 
 CLOCKS = ("virtual", "real")
@@ -73,8 +74,19 @@ def requested(name: str) -> Request:
     if clock is not None and clock not in CLOCKS:
         raise BadRequest(f"clock: {clock!r} is unknown; allowed: {', '.join(CLOCKS)}")
     keys = {key: value for key, value in document.items() if key not in DESCRIBING_KEYS}
+    keys = located(keys, Path(name).parent)
     time_scale = document.get(TIME_SCALE)
     return Request(find(experiment), keys, clock, None if time_scale is None else str(time_scale))
+
+
+def listed(path: Path) -> list[dict[str, Any]]:
+    """The points of a sweep in a YAML file: a list of mappings of spec keys; raises BadRequest for anything else."""
+    found = _read(path)
+    if not isinstance(found, list) or not all(isinstance(each, dict) and each for each in found):
+        raise BadRequest(f"{path}: is no list of points; allowed: a list in YAML, each item a mapping of spec keys")
+    if not found:
+        raise BadRequest(f"{path}: is an empty list; allowed: one point or more")
+    return found
 
 
 def _read(path: Path) -> Any:

@@ -19,11 +19,13 @@ from typing import Any
 import yaml
 
 from experiments.spec import Spec, parse
+from topologies.plugins import located
 from topologies.units import BadRequest
 
 FORMAT = 1
 ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("numpy", "pyarrow", "matplotlib", "scapy", "ryu", "PyYAML")
+OWN = "own"  # the folder of code of the user's own
 TIME_SCALE = "time_scale"
 DESCRIBING_KEYS = ("experiment", "label", "clock", TIME_SCALE)  # in spec.yaml beside the spec's own keys
 
@@ -75,8 +77,8 @@ def case_folder(folder: Path, label: str) -> Path:
 
 
 def discard_if_unused(folder: Path) -> bool:
-    """Remove a folder that holds nothing but its spec; says whether it did."""
-    unused = [path.name for path in folder.iterdir()] == ["spec.yaml"]
+    """Remove a folder that holds nothing but its spec, and what belongs to that; says whether it did."""
+    unused = {path.name for path in folder.iterdir()} <= {"spec.yaml", OWN}
     if unused:
         shutil.rmtree(folder)
     return unused
@@ -103,7 +105,16 @@ def hand_over(folder: Path) -> None:
 def write_spec(folder: Path, spec: Spec, **meta: Any) -> None:
     """spec.yaml: the resolved spec and what it belongs to (experiment, label, clock, and how many times slower it has
     been made, if it was)."""
-    (folder / "spec.yaml").write_text(yaml.safe_dump({**meta, **spec.as_text()}, sort_keys=False))
+    told = {**meta, **spec.as_text(), **_kept_plugs(folder, spec)}
+    (folder / "spec.yaml").write_text(yaml.safe_dump(told, sort_keys=False))
+
+
+def _kept_plugs(folder: Path, spec: Spec) -> dict[str, str]:
+    """Key -> code of the user's own as spec.yaml has it, whose text is kept beside it."""
+    for key, plug in spec.own.items():
+        (folder / OWN).mkdir(exist_ok=True)
+        (folder / OWN / f"{key}.py").write_bytes(plug.text.encode())
+    return {key: f"{OWN}/{key}.py:{plug.name}" for key, plug in spec.own.items()}
 
 
 def write_fabric(folder: Path, document: dict[str, Any]) -> None:
@@ -119,7 +130,8 @@ def write_host(folder: Path, document: dict[str, Any]) -> None:
 def read_spec(folder: Path) -> Spec:
     """The spec that `write_spec` wrote."""
     values = yaml.safe_load((folder / "spec.yaml").read_text())
-    return parse({name: value for name, value in values.items() if name not in DESCRIBING_KEYS})
+    own_keys = {name: value for name, value in values.items() if name not in DESCRIBING_KEYS}
+    return parse(located(own_keys, folder))
 
 
 def read_clock(folder: Path) -> str:
@@ -132,7 +144,7 @@ def write_provenance(folder: Path, facts: dict[str, Any]) -> None:
     document = {
         "format": FORMAT,
         "fabriclab": version(),
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
         "python": platform.python_version(),
         "packages": _package_versions(),
         "machine": platform.platform(),
@@ -168,7 +180,7 @@ def _package_versions() -> dict[str, str]:
     return found
 
 
-def _git_commit() -> str:
+def git_commit() -> str:
     """The repository's commit, marked when the work tree differs from it; "unknown" outside a repository."""
     try:
         words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]

@@ -158,7 +158,14 @@ def _provenance(task: Task, setting: Setting, outcome: Outcome) -> dict[str, Any
         "ended_as": outcome.ended_as,
         "exit_status": outcome.status,
         **({"asked": dict(task.asked)} if task.asked else {}),
+        **_own(task.spec),
     }
+
+
+def _own(spec: Spec) -> dict[str, Any]:
+    """Where code of the user's own was read, and its hash; its text is in the run directory."""
+    found = {key: {"file": plug.file, "name": plug.name, "sha256": plug.sha256} for key, plug in spec.own.items()}
+    return {"own": found} if found else {}
 
 
 def kernel_facts(kernel: Kernel | None, place: str) -> dict[str, Any]:

@@ -15,12 +15,14 @@ from fractions import Fraction
 from mininet.topo import Topo
 
 from experiments.kinds import LEAST_RATIO, MOST_RATIO, format_ratio
-from experiments.spec import SWITCHED, TO_ONE, Spec, known, refuse
+from experiments.spec import TO_ONE, Spec, known, refuse
+from topologies import own_fabric
 from topologies.addresses import MOST_RACK_HOSTS, MOST_RACKS
 from topologies.dumbbell import Dumbbell
 from topologies.fat_tree import FatTree
 from topologies.gpu_pod import GPUS_PER_SERVER, GpuPod
 from topologies.leaf_spine import LeafSpine
+from topologies.plugins import Plug
 from topologies.profiles import LinkProfile, SwitchProfile
 from topologies.ring import LEAST_SWITCHES, Ring
 from topologies.star import Star
@@ -48,6 +50,9 @@ _TOPOS: dict[str, tuple[type[Topo], tuple[str, ...]]] = {
 
 def lay_out(spec: Spec, **profiles: LinkProfile | SwitchProfile | None) -> Topo:
     """The Topo of a sized spec; without `profiles` (link, uplink, nvlink, switch) it has names and ports alone."""
+    if isinstance(spec.topology, Plug):
+        wanted = {name: profile for name, profile in profiles.items() if name != "nvlink"}
+        return own_fabric.lay_out(spec.topology, spec.sizes, **wanted)
     topo, names = _TOPOS[spec.topology]
     sizes = {name: getattr(spec, name) for name in names}
     return topo(**{name: size for name, size in sizes.items() if size is not None}, **profiles)
@@ -56,6 +61,8 @@ def lay_out(spec: Spec, **profiles: LinkProfile | SwitchProfile | None) -> Topo:
 def sized(spec: Spec) -> Spec:
     """The spec with every size and uplink rate that applies; raises BadRequest for sizes that contradict each other or
     are too large."""
+    if isinstance(spec.topology, Plug):
+        return _with_routing(_own(spec, spec.topology))
     return _with_routing(_SIZES[spec.topology](spec))
 
 
@@ -144,6 +151,20 @@ def _ring(spec: Spec) -> Spec:
     return replace(spec, hosts_per_leaf=per_switch, uplink_rate_bps=spec.uplink_rate_bps or spec.rate_bps)
 
 
+def _own(spec: Spec, plug: Plug) -> Spec:
+    """The spec with the parameters of a fabric of the user's own, and with as many hosts as it then has."""
+    taken = own_fabric.parameters(plug)
+    for key, given in spec.sizes.items():
+        if key not in (*taken, "hosts", "seed"):
+            refuse(key, f"{given} is given, and {plug.name} has no such parameter", ", ".join(taken) or "no size")
+    defaults = {key: spec.sizes.get(key, usual) for key, usual in taken.items()}
+    spec = replace(spec, **defaults, uplink_rate_bps=spec.uplink_rate_bps or spec.rate_bps)
+    hosts = len(own_fabric.described(plug, spec.sizes).hosts)
+    if spec.hosts not in (None, hosts):
+        refuse("hosts", f"{spec.hosts} is given, and {plug.name} has {hosts}", f"{hosts}")
+    return _with_hosts(spec, hosts, hosts, f"{plug.name} of {plug.file}")
+
+
 _SIZES: dict[str, Callable[[Spec], Spec]] = {
     "star": _star,
     "dumbbell": _dumbbell,
@@ -156,7 +177,7 @@ _SIZES: dict[str, Callable[[Spec], Spec]] = {
 
 def _with_routing(spec: Spec) -> Spec:
     """The spec with its routing, where packets have a choice of ways."""
-    if spec.topology not in SWITCHED:
+    if not spec.is_routed:
         return spec
     return replace(spec, routing=spec.routing or ("up_down" if spec.topology == "ring" else "ecmp"))
 

@@ -24,6 +24,7 @@ from experiments.keys.key import CLUSTER as CLUSTER
 from experiments.keys.key import IPERF3 as IPERF3
 from experiments.keys.key import LAUNCH as LAUNCH
 from experiments.keys.key import MARKING_QUEUES as MARKING_QUEUES
+from experiments.keys.key import ROUTED as ROUTED
 from experiments.keys.key import STREAMED as STREAMED
 from experiments.keys.key import SWITCHED as SWITCHED
 from experiments.keys.key import TO_ONE as TO_ONE
@@ -37,6 +38,9 @@ from experiments.keys.traffic import TrafficKeys
 from experiments.keys.training import TrainingKeys
 from experiments.keys.transport import TransportKeys
 from experiments.kinds import AUTO, NUMBER, SWITCH, choice
+from experiments.kinds import OWN as OWN
+from topologies import own_fabric
+from topologies.plugins import Plug
 from topologies.profiles import ETHERNET_HEADER_BYTES
 from topologies.units import BadRequest
 
@@ -87,13 +91,33 @@ class Spec(  # a dataclass takes over fields from the last base to the first
     @property
     def rtt_ns(self) -> int:
         """Round-trip time of the longest path through the empty fabric: propagation and pipelines, both ways."""
-        if self.topology != "ring":
+        if isinstance(self.topology, Plug):
+            links = 2 * own_fabric.longest_links(own_fabric.described(self.topology, self.sizes))
+            switches = links - 2
+        elif self.topology != "ring":
             links, switches = (2 * count for count in _LONGEST_PATH[self.topology])
         elif self.routing == "clockwise":  # there and back is once round
             links, switches = known(self.switches) + 4, known(self.switches) + 2
         else:
             links, switches = 2 * known(self.switches), 2 * known(self.switches) - 2
         return links * self.delay_ns + switches * self.switch_delay_ns
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether a controller routes the fabric; a star's one switch learns by itself."""
+        return word(self.topology) in ROUTED
+
+    @property
+    def own(self) -> dict[str, Plug]:
+        """Key -> code of the user's own."""
+        found = {"topology": self.topology, "workload": self.workload, "policy": self.policy}
+        return {key: value for key, value in found.items() if isinstance(value, Plug)}
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What a fabric of the user's own may have as parameters: key -> value, where there is one."""
+        found = {name: getattr(self, name) for name in own_fabric.SIZES}
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def host_names(self) -> list[str]:
@@ -137,6 +161,11 @@ def parse(values: Mapping[str, Any], base: Spec | None = None) -> Spec:
     return replace(base or Spec(), **changes)
 
 
+def word(value: Any) -> Any:
+    """A value as the needs of keys call it: code of the user's own is OWN, whatever it is."""
+    return OWN if isinstance(value, Plug) else value
+
+
 def as_typed(value: Any) -> str:
     """A value of `as_text` in the words that the command line takes: a switch is "on" or "off"."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
@@ -175,7 +204,7 @@ def unfit(spec: Spec) -> tuple[Unfit, ...]:
             name,
             as_typed(item.metadata["kind"].format(getattr(spec, item.name))),
             other,
-            AUTO if getattr(whole, other) is None else getattr(whole, other),
+            AUTO if getattr(whole, other) is None else str(getattr(whole, other)),
             needed,
         )
         for name, item in keys().items()
@@ -186,9 +215,9 @@ def unfit(spec: Spec) -> tuple[Unfit, ...]:
 
 def _lacking(spec: Spec, item: DataclassField[Any], value: Any = None) -> list[tuple[str, tuple[str, ...]]]:
     """The keys that keep `item`, or `value` of it, from applying, with the values that it needs of them."""
-    special: Needs = item.metadata["values"].get(value, {}) if isinstance(value, str) else {}
+    special: Needs = item.metadata["values"].get(word(value), {}) if isinstance(value, (str, Plug)) else {}
     needs = {**item.metadata["needs"], **special}
-    return [(other, needed) for other, needed in needs.items() if getattr(spec, other) not in needed]
+    return [(other, needed) for other, needed in needs.items() if word(getattr(spec, other)) not in needed]
 
 
 def applies(spec: Spec, item: DataclassField[Any]) -> bool:
@@ -203,10 +232,13 @@ def without(spec: Spec, names: Iterable[str]) -> Spec:
 
 
 def with_plain_autos(spec: Spec) -> Spec:
-    """The spec with a value for every key that applies and whose "auto" always means the same."""
+    """The spec with a value for every key that applies and whose "auto" always means the same. What it means for a
+    fabric of the user's own, the fabric says."""
+    open_sizes = own_fabric.SIZES if "topology" in spec.own else ()
     values: dict[str, Any] = {
         item.name: item.metadata["auto"]
         for item in fields(spec)
         if item.metadata["auto"] is not None and getattr(spec, item.name) is None and not _lacking(spec, item)
+        if item.name not in open_sizes
     }
     return replace(spec, **values)

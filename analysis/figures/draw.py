@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
@@ -30,6 +31,7 @@ from analysis.figures.draw_layout import (
     BOTH,
     COUNTS,
     DOTS,
+    LEFT_IN,
     LINE,
     LINES,
     NAME_PT,
@@ -59,6 +61,7 @@ _LOADS = LinearSegmentedColormap.from_list("load", ("#A9D3EA", "#0072B2", "#D55E
 _LITTLE = 0.25  # use of links below which the colours do not reach to the whole rate
 _LOADED, _BETWEEN_PT = 1.3, 0.25  # a direction's line is wider than a link's alone; half of what parts the two
 _TINY_PT, _BELOW_HOSTS_IN, _OVER_ROW_IN = 5.0, 1.0, 0.14
+_ARC_POINTS = 24
 _BOLD = 1.15  # how much wider bold letters are, at the most
 _THINNER = ((60, 1.0), (300, 0.7), (1000, 0.4), (math.inf, 0.25))  # up to so many links, their width
 
@@ -137,12 +140,18 @@ def _draw_wires(axes: Axes, placed: Placed, load: Mapping[str, float] | None) ->
 
 def _course(placed: Placed, one: tuple[float, float], other: tuple[float, float]) -> _Line:
     """The corners of a link's line: straight, or over the row when boxes stand in it between the ends (a ring's last
-    link)."""
+    link); in an arc, as high as it is wide, where there are many of these."""
     (left, y), (right, other_y) = sorted((one, other))
     row = placed.boxes.values() if y == other_y else ()
     between = [box.height for box in row if box.y == y and left < box.x < right]
     if not between:
         return [one, other]
+    if placed.arcs_in:
+        high_in = placed.arcs_in * (right - left) / (placed.width_in - LEFT_IN)
+        angles = np.linspace(0, math.pi, _ARC_POINTS)
+        xs = (left + right) / 2 - (right - left) / 2 * np.cos(angles)
+        ys = y + max(between) / 2 + high_in * np.sin(angles)
+        return [(left, y), *zip(xs.tolist(), ys.tolist()), (right, y)]
     over = y + max(between) / 2 + _OVER_ROW_IN
     return [(left, y), (left, over), (right, over), (right, y)]
 

@@ -20,7 +20,7 @@ LEFT_IN, RIGHT_IN, BELOW_IN, ROW_PT = 1.12, 0.14, 0.5, 9.0
 NAME_PT, SMALL_PT, PAD_IN = 7.5, 5.6, 0.04
 LINE, _GLYPH = 1.25, 0.8  # height of a line, and of its letters, over the font's size
 BOTH, LINES, DOTS, COUNTS = "both", "lines", "dots", "counts"
-_TOP_IN = 0.5
+_TOP_IN, _ARCS_IN = 0.5, 1.1
 _NARROWEST_IN, _WIDEST_IN, _HOST_IN = 6.2, 11.0, 0.36
 _SWITCH_IN, _SWITCH_HEIGHT_IN, _NVSWITCH_HEIGHT_IN, _DOT_IN, _COUNT_IN = 0.62, 0.24, 0.17, 0.07, 0.4
 _TALL_ROW_IN, _ROW_IN, _MANY_LINKS = 1.35, 1.0, 60
@@ -70,7 +70,7 @@ class Placed:
     """A fabric with a place for everything; `groups` are racks, or servers where there are any.
 
     boxes: of switches and hosts (hosts that are only counted share their group's); rows: the middle of each tier's,
-    0 that of the hosts.
+    0 that of the hosts; arcs_in: how high above its row the longest link of a single row rises, where many cross.
     """
 
     fabric: Fabric
@@ -82,6 +82,7 @@ class Placed:
     pods: list[Box]
     servers: dict[str, Box]
     rows: Rows
+    arcs_in: float = 0.0
 
 
 Extents = dict[str, tuple[float, float]]
@@ -98,8 +99,16 @@ def place(fabric: Fabric) -> Placed:
     _place_racks(fabric, boxes, extents, width_in, rows[1])
     _place_upper(fabric, extents, boxes, width_in, rows)
     grounds = _grounds(fabric, extents, boxes, style.pitch_in)
-    height_in = rows[fabric.highest_tier] + _SWITCH_HEIGHT_IN + _TOP_IN
-    return Placed(fabric, width_in, height_in, style, groups, boxes, grounds, servers, rows)
+    arcs_in = _ARCS_IN if _far_links(fabric) > 1 else 0.0
+    height_in = rows[fabric.highest_tier] + _SWITCH_HEIGHT_IN + _TOP_IN + arcs_in
+    return Placed(fabric, width_in, height_in, style, groups, boxes, grounds, servers, rows, arcs_in)
+
+
+def _far_links(fabric: Fabric) -> int:
+    """Links between switches of one row that others stand between, where that row is all there is."""
+    places = {name: place for place, name in enumerate(fabric.tier(1))} if fabric.highest_tier == 1 else {}
+    ends = [wire.ends for wire in fabric.wires if set(wire.ends) <= set(places)]
+    return sum(abs(places[one] - places[other]) > 1 for one, other in ends)
 
 
 def _width_and_style(fabric: Fabric, groups: Mapping[str, Sequence[str]], pods: int) -> tuple[float, HostStyle]:

@@ -81,6 +81,7 @@ _KINDS = {
     "federated": "federated",
     "launch": "launch",
     "iperf3": "iperf3",
+    "own": "own",
 }
 # Experiments that ask something else of a workload; asked for another workload they are that one's.
 _KINDS_OF_EXPERIMENTS = {
@@ -114,9 +115,14 @@ def table_of(run: Run) -> Table | None:
 def kind_of(run: Run) -> Kind:
     """The module that analyses the run, by its experiment where that has one of its own, else by its workload; raises
     BadRequest naming a workload that none does."""
-    own = _KINDS_OF_EXPERIMENTS.get((str(run.spec.get("experiment")), run.workload))
-    name = own or _KINDS.get(run.workload)
-    if name is None:
+    found = kind_named(str(run.spec.get("experiment")), run.workload)
+    if found is None:
         allowed = ", ".join(_KINDS)
         raise BadRequest(f"{run.path / 'measured.json'}: workload {run.workload!r}; allowed: {allowed}")
-    return cast(Kind, importlib.import_module(f"analysis.kinds.{name}"))
+    return found
+
+
+def kind_named(experiment: str, workload: str) -> Kind | None:
+    """The module that analyses runs of an experiment with a workload; None when none does."""
+    name = _KINDS_OF_EXPERIMENTS.get((experiment, workload)) or _KINDS.get(workload)
+    return None if name is None else cast(Kind, importlib.import_module(f"analysis.kinds.{name}"))

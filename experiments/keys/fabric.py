@@ -5,27 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from experiments.keys.key import SWITCHED, TOPOLOGIES, key, on
+from experiments.keys.key import ROUTED, TOPOLOGIES, key, on
 from experiments.kinds import (
     AUTO,
     COUNT,
     DURATION,
     LOSSY_LINKS,
+    OWN,
     RATE,
     RATIO,
     SIZE,
     SLOW_LINKS,
     SWITCH,
-    choice,
     optional,
+    own_or,
 )
+from topologies.plugins import Plug
 
 
 @dataclass(frozen=True)
 class FabricKeys:
     """The fabric: which switches and hosts there are, their links and buffers."""
 
-    topology: str = key("topology", choice(*TOPOLOGIES), "star", "fabric")
+    topology: str | Plug = key(  # noqa: RUF009 (a Plug is frozen)
+        "topology",
+        own_or(*TOPOLOGIES),
+        "star",
+        "fabric, or a class or function of your own (its parameters are called like keys)",
+    )
     hosts: int | None = key(
         "hosts",
         optional(COUNT),
@@ -37,32 +44,34 @@ class FabricKeys:
         optional(COUNT),
         AUTO,
         "leaf switches of leaf_spine (auto: 4), and of gpu_pod with rails=off (auto: one a server, up to 8)",
-        on("leaf_spine", "gpu_pod"),
+        on("leaf_spine", "gpu_pod", OWN),
     )
     spines: int | None = key(
         "spines",
         optional(COUNT),
         AUTO,
         "spine switches; auto: so many that uplinks run at uplink_rate (auto: rate, or less) with the oversubscription",
-        on("leaf_spine", "gpu_pod"),
+        on("leaf_spine", "gpu_pod", OWN),
     )
     hosts_per_leaf: int | None = key(
         "hosts_per_leaf",
         optional(COUNT),
         AUTO,
         "host ports of each leaf, or switch of a ring; auto: 4 (ring: 1), or with hosts as many as they need",
-        on("leaf_spine", "ring"),
+        on("leaf_spine", "ring", OWN),
     )
-    switches: int | None = key("switches", optional(COUNT), AUTO, "switches of a ring, 3 or more", on("ring"), auto=4)
+    switches: int | None = key(
+        "switches", optional(COUNT), AUTO, "switches of a ring, 3 or more", on("ring", OWN), auto=4
+    )
     k: int | None = key(
-        "k", optional(COUNT), AUTO, "ports of each switch of a fat-tree, even, 4 to 16", on("fat_tree"), auto=4
+        "k", optional(COUNT), AUTO, "ports of each switch of a fat-tree, even, 4 to 16", on("fat_tree", OWN), auto=4
     )
     servers: int | None = key(
         "servers",
         optional(COUNT),
         AUTO,
         "servers of 8 GPUs; auto: 2, or with hosts as many as they need",
-        on("gpu_pod"),
+        on("gpu_pod", OWN),
     )
     rails: bool | None = key(
         "rails",
@@ -84,8 +93,8 @@ class FabricKeys:
         "uplink_rate",
         optional(RATE),
         AUTO,
-        "rate of each link between switches; auto: by the oversubscription (dumbbell, ring: rate)",
-        on(*SWITCHED),
+        "rate of each link between switches; auto: by the oversubscription (dumbbell, ring, your own: rate)",
+        on(*ROUTED),
     )
     nvlink_rate_bps: int | None = key(
         "nvlink_rate",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
-from experiments.kinds import Kind
+from experiments.kinds import OWN, Kind
 
 SWITCHED = (
     "dumbbell",
@@ -17,13 +17,14 @@ SWITCHED = (
     "ring",
 )  # topologies of several switches, which a controller routes
 TOPOLOGIES = ("star", *SWITCHED)
+ROUTED = (*SWITCHED, OWN)  # and those of the user's own
 TRANSFERS = ("incast", "permutation", "all_to_all")  # workloads of flows of `bytes` each
 CLUSTER = ("collective", "training", "federated")  # workloads that move numbers between ranks
-STREAMED = (*TRANSFERS, "long_flows", *CLUSTER)  # workloads over connections, which every transport has
+STREAMED = (*TRANSFERS, "long_flows", *CLUSTER, OWN)  # workloads over connections, which every transport has
 LAUNCH = "launch"  # the hosts run a program of the user's, over whatever it opens
 IPERF3 = "iperf3"  # the senders run iperf3's client, the receiver a server for each
 TO_ONE = ("incast", IPERF3)  # workloads of `senders` that send to one receiver
-WORKLOADS = (*STREAMED, "pings", "datagrams", "streams", LAUNCH, IPERF3)
+WORKLOADS = (*TRANSFERS, "long_flows", *CLUSTER, "pings", "datagrams", "streams", LAUNCH, IPERF3)
 MARKING_QUEUES = ("dctcp", "dcqcn")
 
 Needs = Mapping[str, tuple[str, ...]]  # key -> the values of it with which another key applies

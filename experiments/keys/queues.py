@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.keys.key import LAUNCH, MARKING_QUEUES, STREAMED, SWITCHED, Needs, doing, key, on
+from experiments.keys.key import LAUNCH, MARKING_QUEUES, ROUTED, STREAMED, Needs, doing, key, on
 from experiments.kinds import (
     ALPHA,
     AUTO,
@@ -56,7 +56,7 @@ class QueueKeys:
         "who marks: the port, or the controller by OpenFlow rules, control_latency after a queue crosses kmin",
         {"queue": MARKING_QUEUES},
         auto="switch",
-        values={"controller": on(*SWITCHED)},
+        values={"controller": on(*ROUTED)},
     )
     pfc: str = key(
         "pfc",
@@ -121,7 +121,7 @@ class QueueKeys:
         "who orders pauses: the port, or the controller, control_latency after xoff or xon is crossed",
         PFC,
         auto="switch",
-        values={"controller": on(*SWITCHED)},
+        values={"controller": on(*ROUTED)},
     )
     pause_quanta: int | None = key(
         "pause_quanta",

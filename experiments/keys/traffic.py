@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from experiments.keys.key import IPERF3, TO_ONE, TRANSFERS, WORKLOADS, doing, key
-from experiments.kinds import AUTO, COUNT, DURATION, SIZE, SPAN, TRAFFIC, choice, optional
+from experiments.kinds import AUTO, COUNT, DURATION, OWN, SIZE, SPAN, TRAFFIC, optional, own_or
 from experiments.traffic import Flow
+from topologies.plugins import Plug
 
 
 @dataclass(frozen=True)
 class TrafficKeys:
     """The workload, and what is asked of those that are patterns of flows."""
 
-    workload: str = key("workload", choice(*WORKLOADS), "incast", "what the hosts do")
+    workload: str | Plug = key(  # noqa: RUF009 (a Plug is frozen)
+        "workload", own_or(*WORKLOADS), "incast", "what the hosts do, or a class of your own"
+    )
     senders: int | None = key(
         "senders",
         optional(COUNT),
@@ -21,14 +24,14 @@ class TrafficKeys:
         "hosts, from h2 on, that send to h1 at the same time; auto: all others (star without hosts: 64)",
         doing(*TO_ONE),
     )
-    sru_bytes: int = key("bytes", SIZE, "256KiB", "bytes per flow and round (incast: the SRU)", doing(*TRANSFERS))
-    rounds: int = key("rounds", COUNT, "4", "barrier-synchronised rounds", doing(*TRANSFERS, "federated"))
+    sru_bytes: int = key("bytes", SIZE, "256KiB", "bytes per flow and round (incast: the SRU)", doing(*TRANSFERS, OWN))
+    rounds: int = key("rounds", COUNT, "4", "barrier-synchronised rounds", doing(*TRANSFERS, "federated", OWN))
     jitter_ns: int = key(
         "jitter",
         DURATION,
         "100us",
         "senders start within this time of a round's begin, seeded",
-        doing(*TRANSFERS, IPERF3),
+        doing(*TRANSFERS, IPERF3, OWN),
     )
     traffic: tuple[Flow, ...] | None = key(
         "traffic",

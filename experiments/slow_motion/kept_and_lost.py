@@ -17,7 +17,7 @@ from experiments import marks
 from experiments.connections import ack_timeout_ns
 from experiments.limits import TICK_NS
 from experiments.slow_motion.spec import MOST_RTO_NS
-from experiments.spec import LAUNCH, TRANSFERS, Spec, applies, known
+from experiments.spec import LAUNCH, OWN, TRANSFERS, Spec, applies, known, word
 from topologies.profiles import MarkingByRate
 from workloads.host_cost import COSTS
 from workloads.rounds import PAUSE_NS
@@ -157,7 +157,7 @@ def _own(spec: Spec, is_real: bool) -> Iterator[_Own]:
     if spec.host_cost not in (None, "none"):
         cost_ns = COSTS[known(spec.host_cost)].busy_ns(spec.mtu_bytes, spec.mtu_bytes)
         yield "cost of a packet (host_cost) / frame time", cost_ns / _frame_ns(spec), "a processor's nanoseconds"
-    if spec.workload == LAUNCH:
+    if word(spec.workload) in (LAUNCH, OWN):
         yield f"a second of the program's / {_base(spec)}", 1e9 / _base_ns(spec), "it computes and sleeps as ever"
     if is_real:
         yield (

@@ -109,13 +109,13 @@ def ideal_s(spec: Spec) -> float | None:
     if spec.workload == "collective":
         calls = known(spec.iterations) + known(spec.warmup)
         return calls * sum(known(spec.sizes_bytes)) * 8 / spec.rate_bps
-    steps = {"training": spec.steps, "federated": spec.rounds}.get(spec.workload)
+    steps = {"training": spec.steps, "federated": spec.rounds}.get(str(spec.workload))
     return None if steps is None else known(steps) * known(spec.compute_ns) / 1e9
 
 
 def _flows_to_one(spec: Spec) -> int:
     """How many flows share a receiver's link."""
-    return {"incast": spec.senders or 1, "all_to_all": known(spec.hosts) - 1}.get(spec.workload, 1)
+    return {"incast": spec.senders or 1, "all_to_all": known(spec.hosts) - 1}.get(str(spec.workload), 1)
 
 
 def stalled_s(spec: Spec) -> float | None:
@@ -124,7 +124,7 @@ def stalled_s(spec: Spec) -> float | None:
     if ideal is None or spec.transport != "tcp":
         return None
     rounds = {"training": spec.steps, "collective": spec.iterations, "federated": spec.rounds}
-    times = spec.rounds if spec.workload in TRANSFERS else rounds.get(spec.workload) or 1
+    times = spec.rounds if spec.workload in TRANSFERS else rounds.get(str(spec.workload)) or 1
     return ideal + times * spec.rto_min_ns / 1e9
 
 

@@ -29,6 +29,9 @@ FENCES: dict[str, tuple[str, ...]] = {
 # The numbers of netlink's messages about queues are defined in one module and used in one other.
 QUEUE_MESSAGES = ("RTM_NEWQDISC", "RTM_DELQDISC", "RTM_GETQDISC")
 QUEUE_SPEAKERS = ("topologies/netlink.py", "topologies/qdisc.py", "topologies/live_queues.py")
+# Code that is not ours is read and run in one module.
+RUNS_CODE = ("exec", "eval", "compile", "runpy.run_path", "importlib.util.spec_from_file_location")
+CODE_RUNNERS = ("topologies/plugins.py",)
 
 
 def sources(root: Path = ROOT) -> dict[str, str]:
@@ -96,6 +99,17 @@ def broken_queue_fence(found: dict[str, str]) -> list[str]:
     ]
 
 
+def run_code(found: dict[str, str]) -> list[str]:
+    """Every file that runs code which is not ours, as PATH:LINE, but those that may."""
+    return [
+        f"{path}:{node.lineno}"
+        for path, text in found.items()
+        if path not in CODE_RUNNERS and any(f"{name}(" in text for name in RUNS_CODE)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in RUNS_CODE
+    ]
+
+
 def cycles(found: dict[str, str]) -> list[str]:
     """Modules that import themselves, through however many others; an import inside a function counts too."""
     names = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in found}
@@ -135,6 +149,12 @@ def test_no_import_is_against_an_arrow_or_over_a_fence() -> None:
 def test_only_one_module_speaks_to_the_kernels_queues() -> None:
     assert broken_queue_fence(sources()) == []
     assert all(any(name in sources()[path] for name in QUEUE_MESSAGES) for path in QUEUE_SPEAKERS)
+
+
+def test_code_of_the_users_own_is_run_in_one_module() -> None:
+    assert run_code(sources()) == []
+    assert all("exec(" in sources()[path] for path in CODE_RUNNERS)
+    assert run_code({"analysis/x.py": "a = 1\nexec(a)", "topologies/plugins.py": "exec(a)"}) == ["analysis/x.py:2"]
 
 
 def test_no_module_imports_itself_through_others() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from experiments import cluster, limits
-from experiments.spec import TOPOLOGIES, WORKLOADS, Spec, parse
+from experiments.spec import OWN, TOPOLOGIES, WORKLOADS, Spec, parse
 from experiments.spec import keys as keys_of_spec
 from experiments.traffic import Flow
 from topologies.profiles import Marking, MarkingByRate
@@ -83,7 +83,7 @@ def test_what_cannot_work_is_refused(keys: dict[str, Any], line: str) -> None:
 LEAF_SPINE, FAT_TREE, GPU_POD = {"topology": "leaf_spine"}, {"topology": "fat_tree"}, {"topology": "gpu_pod"}
 STREAMS, RING = {**LEAF_SPINE, "workload": "streams"}, {"topology": "ring"}
 NO_RING = "topology=dumbbell or leaf_spine or fat_tree or gpu_pod"
-SEVERAL = f"{NO_RING} or ring"
+SEVERAL = f"{NO_RING} or ring or {OWN}"
 RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
 
 
@@ -179,10 +179,16 @@ RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
             {**GPU_POD, "nvlink_rate": "9Tbps"},
             "nvlink_rate: 9Tbps is given; allowed: whole bytes per second, 100Kbps to 8Tbps",
         ),
-        ({**LEAF_SPINE, "k": 6}, "k: 6 is given with topology=leaf_spine; allowed: with topology=fat_tree"),
-        ({"spines": 2}, "spines: 2 is given with topology=star; allowed: with topology=leaf_spine or gpu_pod"),
+        (
+            {**LEAF_SPINE, "k": 6},
+            "k: 6 is given with topology=leaf_spine; allowed: with topology=fat_tree or FILE.py:NAME",
+        ),
+        (
+            {"spines": 2},
+            "spines: 2 is given with topology=star; allowed: with topology=leaf_spine or gpu_pod or FILE.py:NAME",
+        ),
         ({"uplink_rate": "1Gbps"}, f"uplink_rate: 1Gbps is given with topology=star; allowed: with {SEVERAL}"),
-        ({"routing": "d_mod_k"}, f"routing: d_mod_k is given with topology=star; allowed: with {NO_RING}"),
+        ({"routing": "d_mod_k"}, f"routing: d_mod_k is given with topology=star; allowed: with {NO_RING} or {OWN}"),
         ({"ecmp_seed": "same"}, f"ecmp_seed: same is given with topology=star; allowed: with {SEVERAL}"),
         ({"fast_failover": "off"}, f"fast_failover: off is given with topology=star; allowed: with {SEVERAL}"),
         ({"control_latency": "1ms"}, f"control_latency: 1ms is given with topology=star; allowed: with {SEVERAL}"),
@@ -198,7 +204,7 @@ RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
         (
             {"workload": "pings", "rounds": 7},
             "rounds: 7 is given with workload=pings; allowed: with workload=incast or permutation or all_to_all or"
-            " federated",
+            " federated or FILE.py:NAME",
         ),
         ({"flows": 7}, "flows: 7 is given with workload=incast; allowed: with workload=datagrams"),
         (
@@ -241,12 +247,12 @@ RATE_RANGE = "allowed: whole bytes per second, 100Kbps to 3.2Tbps"
             "hosts_per_leaf: 255 are needed for hosts=1020 on 4 switches; allowed: up to 254",
         ),
         ({**RING, "hosts": 6}, "hosts: 6 is given with topology=ring; allowed: 8, 2 on each switch"),
-        ({**RING, "routing": "ecmp"}, f"routing: ecmp is given with topology=ring; allowed: with {NO_RING}"),
+        ({**RING, "routing": "ecmp"}, f"routing: ecmp is given with topology=ring; allowed: with {NO_RING} or {OWN}"),
         (
             {**LEAF_SPINE, "routing": "clockwise"},
             "routing: clockwise is given with topology=leaf_spine; allowed: with topology=ring",
         ),
-        ({"switches": 5}, "switches: 5 is given with topology=star; allowed: with topology=ring"),
+        ({"switches": 5}, "switches: 5 is given with topology=star; allowed: with topology=ring or FILE.py:NAME"),
     ],
 )
 def test_a_fabric_or_workload_that_cannot_be_is_refused(keys: dict[str, Any], line: str) -> None:

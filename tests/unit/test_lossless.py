@@ -112,7 +112,7 @@ def test_a_pause_is_as_long_as_a_frame_can_say_or_the_run_lasts() -> None:
 
 
 NO_CLASS = "pfc: on is given with traffic_class=lossy; allowed: with traffic_class=lossless"
-SEVERAL = "topology=dumbbell or leaf_spine or fat_tree or gpu_pod or ring"
+SEVERAL = "topology=dumbbell or leaf_spine or fat_tree or gpu_pod or ring or FILE.py:NAME"
 LINK = "over a link of 400Gbps and 500ns"
 
 
@@ -126,7 +126,7 @@ LINK = "over a link of 400Gbps and 500ns"
             {"traffic_class": "lossless", "workload": "pings"},
             "traffic_class: lossless is given with workload=pings;"
             " allowed: with workload=incast or permutation or all_to_all or"
-            " long_flows or collective or training or federated or launch",
+            " long_flows or collective or training or federated or FILE.py:NAME or launch",
         ),
         (
             {"traffic_class": "lossless", "queue": "red"},

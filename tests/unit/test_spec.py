@@ -16,6 +16,8 @@ from experiments.failures import Failure, format_failures
 from experiments.keys.collectives import ALGORITHMS, COLLECTIVES
 from experiments.kinds import format_ratio
 from experiments.spec import (
+    OWN,
+    ROUTED,
     SWITCHED,
     TOPOLOGIES,
     WORKLOADS,
@@ -33,7 +35,7 @@ from topologies.units import BadRequest
 
 # Key -> values that it must refuse, beside those of NOTHING.
 REFUSED: dict[str, list[Any]] = {
-    "topology": ["mesh", "Star", ""],
+    "topology": ["mesh", "Star", "", "own.py", "own:Ring", "nowhere.py:Ring", "/:x", "own.py:2nd", 5],
     "hosts": ["0", "-4", "all", 4.0],
     "leaves": ["0", "few"],
     "spines": ["0", 1.5],
@@ -86,7 +88,7 @@ REFUSED: dict[str, list[Any]] = {
     "dcqcn_rai": ["0bps", "40", 40],
     "dcqcn_rhai": ["0bps", "200MB"],
     "dcqcn_min_rate": ["0bps", "10"],
-    "workload": ["ping", "Incast", True],
+    "workload": ["ping", "Incast", True, "nowhere.py:Shuffle", "own.py:", "auto"],
     "senders": ["0", 0, "-1", "many", "4.0", 4.0, True, "1e3"],
     "bytes": ["0B", "256", 256],
     "rounds": ["0", "-4", 1.5],
@@ -110,6 +112,7 @@ REFUSED: dict[str, list[Any]] = {
         "leaf1:down@5ms,leaf1:up@4ms",
     ],
     "openflow": ["1.0", "1.30", 13, True],
+    "policy": ["ecmp", "own.py", "nowhere.py:Mine", True, "auto"],
     "capture": ["some", "on", True],
     "telemetry": ["maybe"],
     "seed": ["one", 1.0, "0x10", True],
@@ -155,6 +158,7 @@ REFUSED: dict[str, list[Any]] = {
     "timeout": ["0s", "5", 5, "-1s"],
     "edge_rounds": ["0", 1.5],
 }
+OWN_FILE = f"{__file__}:Name"  # what is in it is looked at when the spec is resolved
 NOTHING: list[Any] = ["", " ", [], {}, object]
 
 
@@ -277,7 +281,7 @@ def _laggards(found: dict[str, Any]) -> str:
 
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "topology": st.sampled_from(TOPOLOGIES),
+    "topology": st.sampled_from([*TOPOLOGIES, OWN_FILE]),
     "hosts": COUNTS,
     "leaves": COUNTS,
     "spines": COUNTS,
@@ -331,7 +335,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "dcqcn_rai": RATES | st.just("auto"),
     "dcqcn_rhai": RATES | st.just("auto"),
     "dcqcn_min_rate": RATES | st.just("auto"),
-    "workload": st.sampled_from(WORKLOADS),
+    "workload": st.sampled_from([*WORKLOADS, OWN_FILE]),
     "senders": COUNTS,
     "bytes": SIZES,
     "rounds": st.integers(1, 10**6).map(str),
@@ -389,6 +393,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "timeout": _quantities(["ms", "s"], 1) | st.sampled_from(["off", False]),
     "edge_rounds": COUNTS,
     "openflow": st.sampled_from(["1.5", "1.3", 1.5, "auto"]),
+    "policy": st.sampled_from(["none", OWN_FILE]),
     "capture": st.sampled_from(["off", "hot", "all", False]),
     "telemetry": SWITCHES,
     "seed": st.integers(-(2**70), 2**70),
@@ -444,7 +449,7 @@ def test_what_is_given_and_does_not_apply_is_found() -> None:
     spec = parse({"topology": "fat_tree", "leaves": 4, "workload": "pings", "senders": 3, "k": 6})
     found = [(key.name, key.value, key.other, key.other_value, key.needed) for key in unfit(spec)]
     assert found == [
-        ("leaves", "4", "topology", "fat_tree", ("leaf_spine", "gpu_pod")),
+        ("leaves", "4", "topology", "fat_tree", ("leaf_spine", "gpu_pod", OWN)),
         ("senders", "3", "workload", "pings", ("incast", "iperf3")),
     ]
     assert unfit(without(spec, ["leaves", "senders"])) == ()
@@ -505,8 +510,10 @@ def test_a_key_fits_what_auto_decides() -> None:
         ({"cc": "none", "transport": "roce", "queue": "dctcp"}, ("cc", "queue", "dctcp", ("droptail", "red"))),
         ({"queue": "red", "transport": "roce"}, ("queue", "traffic_class", "lossless", ("lossy",))),
         ({"pfc": "on"}, ("pfc", "traffic_class", "lossy", ("lossless",))),
-        ({"topology": "ring", "routing": "ecmp"}, ("routing", "topology", "ring", SWITCHED[:-1])),
-        ({"topology": "fat_tree", "routing": "up_down"}, ("routing", "topology", "fat_tree", ("ring",))),
+        ({"topology": "ring", "routing": "ecmp"}, ("routing", "topology", "ring", (*SWITCHED[:-1], OWN))),
+        ({"policy": OWN_FILE}, ("policy", "topology", "star", ROUTED)),
+        ({"topology": OWN_FILE, "rails": True}, ("rails", "topology", OWN_FILE, ("gpu_pod",))),
+        ({"topology": "fat_tree", "routing": "up_down"}, ("routing", "topology", "fat_tree", ("ring", OWN))),
     ],
 )
 def test_one_value_of_a_key_may_not_fit(given: dict[str, Any], found: tuple[Any, ...]) -> None:
@@ -523,6 +530,8 @@ def test_one_value_of_a_key_may_not_fit(given: dict[str, Any], found: tuple[Any,
         {"queue": "red", "transport": "roce", "traffic_class": "lossy"},
         {"pfc": "on", "traffic_class": "lossless"},
         {"topology": "ring", "routing": "clockwise"},
+        {"topology": OWN_FILE, "routing": "up_down", "leaves": 3, "policy": OWN_FILE},
+        {"workload": OWN_FILE, "bytes": "1MB", "transport": "roce"},
     ],
 )
 def test_other_values_of_it_do(given: dict[str, Any]) -> None:
