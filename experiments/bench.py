@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -18,13 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.papers import fast08_points
 from analysis.transport.labels_tshark import Agreement
 from experiments import (
     bench_analyze,
     bench_captures,
     bench_clocks,
     bench_collectives,
+    bench_growth,
     bench_lossless,
+    bench_sweep,
     fast08,
     limits,
     rundir,
@@ -333,7 +337,9 @@ def bench_capture_analysis(kernel: Kernel) -> list[Figure]:
     """`analyze` from prompt to prompt, of the same capture, and of ten gigabytes made of it that come from a pipe."""
     capture = bench_captures.incast_capture(_setting(kernel))
     whole = [bench_analyze.analyze_cost(capture) for _ in range(_REPEATS)]
+    explained = tuple(bench_analyze.explained_s(bench_analyze.RETRANSMISSIONS) for _ in range(_REPEATS))
     figures = [
+        Figure(f"{bench_analyze.RETRANSMISSIONS:,} retransmissions told apart", explained, "s", "under 1 s", _below(1)),
         Figure("analyze a million packets", tuple(each.seconds for each in whole), "s", "under 5 s", _below(5)),
         Figure("its memory", tuple(each.peak_bytes / 1e9 for each in whole), "GB", "under 1 GB", _below(1)),
     ]
@@ -391,8 +397,8 @@ def bench_fast08(kernel: Kernel) -> list[Figure]:
     """The curves of FAST 2008: paper, the same stack here, the modern default."""
     goodput = _fast08_goodput(kernel)
     rows = []
-    for buffer, published in fast08.PUBLISHED_MBPS.items():
-        for servers, paper in zip(fast08.SERVERS, published):
+    for buffer, published in fast08_points.PUBLISHED_MBPS.items():
+        for servers, paper in zip(fast08_points.SERVERS, published):
             cells = [goodput[fast08.label(stack, buffer, servers)] for stack in fast08.STACKS]
             rows.append(
                 [buffer, str(servers), str(paper), *(f"{value:.0f}" for value in cells), f"{cells[0] / paper:.2f}"]
@@ -433,12 +439,12 @@ def _fast08_figures(goodput: dict[str, float]) -> list[Figure]:
     pairs = [
         (stack, buffer, published, f"{stack} {buffer}")
         for stack in fast08.STACKS
-        for buffer, published in fast08.PUBLISHED_MBPS.items()
+        for buffer, published in fast08_points.PUBLISHED_MBPS.items()
     ]
-    pairs.append(("newreno", "64KB", fast08.PUBLISHED_RENO_MBPS, "newreno 64KB, paper's Reno"))
+    pairs.append(("newreno", "64KB", fast08_points.PUBLISHED_RENO_MBPS, "newreno 64KB, paper's Reno"))
     figures = []
     for stack, buffer, published, name in pairs:
-        ours = [goodput[fast08.label(stack, buffer, servers)] for servers in fast08.SERVERS]
+        ours = [goodput[fast08.label(stack, buffer, servers)] for servers in fast08_points.SERVERS]
         shift = _onset(ours) - _onset(published)
         figures.append(
             Figure(f"{name}: onset, ours - paper", (shift,), "steps of N", "0 or 1", lambda value: value in (0, 1))
@@ -446,6 +452,31 @@ def _fast08_figures(goodput: dict[str, float]) -> list[Figure]:
         factors = tuple(max(a / b, b / a) for a, b in zip(ours, published) if a < 500 and b < 500)
         figures.append(Figure(f"{name}: collapsed, factor", factors, "times", "within 2", lambda value: value <= 2))
     return figures
+
+
+def bench_sweeps(kernel: Kernel) -> list[Figure]:
+    """Many small runs from prompt to page, and what a second core gives."""
+    if len(os.sched_getaffinity(0)) < 2:
+        screen.say("bench: one processor alone: nothing to measure")
+        return []
+    name = f"{bench_sweep.RUNS} small incast runs on 2 cores"
+    return [
+        Figure(name, (bench_sweep.sweep_s(bench_sweep.RUNS, 2),), "s", "under 300 s", _below(300)),
+        Figure("two cores over one", (bench_sweep.speedup(),), "times", "at least 1.9", _at_least(1.9)),
+    ]
+
+
+def bench_of_growth(kernel: Kernel) -> list[Figure]:
+    """A packet's wall time from the smallest to the largest fabric, beside what links and packets add."""
+    growth = bench_growth.measure(kernel, screen.say)
+    for title, rows in bench_growth.tables(growth).items():
+        screen.table(title, bench_growth.COLUMNS, rows)
+    most, times = bench_growth.MOST_GROWTH, "times the smallest fabric's"
+    return [
+        Figure("a packet in the largest", growth.ratios(lambda cost: cost.packet_s), times, "under 1.3", _below(most)),
+        Figure("a packet and link", growth.ratios(lambda cost: cost.hop_s), times, "under 1.3", _below(most)),
+        Figure("the same in processor time", growth.ratios(lambda cost: cost.cpu_s / cost.hops), times, "for scale"),
+    ]
 
 
 def _setting(kernel: Kernel) -> Setting:
@@ -525,4 +556,6 @@ _BENCHES: dict[str, Callable[[Kernel], list[Figure]]] = {
     "fast08": bench_fast08,
     "clocks": bench_real_clock,
     "machine": bench_machine,
+    "sweep": bench_sweeps,
+    "growth": bench_of_growth,
 }

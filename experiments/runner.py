@@ -207,7 +207,7 @@ def _explain(task: Task, setting: Setting, outcome: Outcome, errors: str) -> str
     is_told = last and not (place == MACHINE and outcome.status == _KILLED)  # who is killed has said nothing of it
     reason = {
         "watchdog": f"no end after {setting.watchdog_s:g} s of wall time",
-        "stalled": _STALLED.format(setting.stall_s),
+        "stalled": _STALLED.format(setting.stall_s or 0.0),
         "interrupted": "interrupted",
         "died": f"{_FIRST[place]} died: {last or 'without a word'}",
     }.get(outcome.ended_as, last if is_told else _status(task, place, outcome))

@@ -100,7 +100,7 @@ def _compare(arguments: argparse.Namespace) -> None:
 
 
 # What values of the wrong kind in a run directory's files lead to, where no check of their own names them.
-_DAMAGE = (
+DAMAGE = (
     *(TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, AssertionError),
     *(RecursionError, MemoryError, StopIteration),
 )
@@ -125,7 +125,7 @@ def whole(*folders: Path) -> Iterator[None]:
             f"{named}: no room for the report ({error}); what was measured is kept: make room, then `./run_experiment"
             f" report {named}`"
         ) from error
-    except _DAMAGE as error:
+    except DAMAGE as error:
         named = ", ".join(map(str, folders))
         said = " ".join(str(error).split())
         raise BadRequest(f"DIR: {named} is damaged ({type(error).__name__}: {said})") from error

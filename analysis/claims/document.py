@@ -1,0 +1,137 @@
+"""A walk through the lecture as one JSON-ready document, which its page and its Markdown are made of."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.claims.glossary import TERMS
+from analysis.claims.model import VERDICTS, Claim, Judged
+from topologies.units import BadRequest
+
+FORMAT = 1
+QUICK, FULL = MODES = ("quick", "full")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A claim as it was tried: what its judge found, the run that it read, the command that repeats this run, and why
+    there is no run (None: there is one)."""
+
+    claim: Claim
+    judged: Judged
+    folder: Path
+    repeat: str
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Walk:
+    """All attempts of a call in the lecture's order: `mode` is one of MODES, `folder` that of the page, `command` what
+    makes it again."""
+
+    mode: str
+    folder: Path
+    command: str
+    attempts: Sequence[Attempt]
+    provenances: Sequence[Mapping[str, Any]]
+
+
+def keys_of(claim: Claim, mode: str) -> Mapping[str, str]:
+    """The keys that its run lays over the experiment's own."""
+    return claim.quick if mode == QUICK else claim.full
+
+
+def cases_of(claim: Claim, mode: str) -> tuple[str, ...]:
+    """The labels of the cases wanted, empty for all."""
+    return (claim.quick_cases if mode == QUICK else ()) or claim.cases
+
+
+def document(walk: Walk) -> dict[str, Any]:
+    """The walk, JSON-ready: where it comes from, how many claims have which verdict, every claim, the glossary."""
+    counted = Counter(attempt.judged.verdict for attempt in walk.attempts)
+    return {
+        "format": FORMAT,
+        "mode": walk.mode,
+        "command": walk.command,
+        "made_by": made_by(walk.provenances),
+        "verdicts": {verdict: counted[verdict] for verdict in VERDICTS},
+        "claims": [_told(attempt, walk) for attempt in walk.attempts],
+        "glossary": [asdict(term) for term in TERMS],
+    }
+
+
+def made_by(provenances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What all runs were made by: each fact once, in the order of its values."""
+
+    def values(*path: str) -> list[Any]:
+        found = {_at(each, path) for each in provenances} - {None}
+        return sorted(found)
+
+    return {
+        "fabriclab": values("fabriclab"),
+        "git_commit": values("git_commit"),
+        "kernel": values("kernel", "version"),
+        "seed": values("seed"),
+        "clock": values("clock"),
+        "python": values("python"),
+        "date": max(values("ended"), default=None),
+        "runs": len(provenances),
+        "core_s": round(sum(_at(each, ("wall", "total_s")) or 0.0 for each in provenances), 1),
+    }
+
+
+def _at(facts: Mapping[str, Any], path: Sequence[str]) -> Any:
+    found: Any = facts
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _told(attempt: Attempt, walk: Walk) -> dict[str, Any]:
+    claim, judged = attempt.claim, attempt.judged
+    return {
+        "key": claim.key,
+        "slides": claim.slides,
+        "says": claim.says,
+        "figures": claim.figures,
+        "experiment": claim.experiment,
+        "keys": dict(keys_of(claim, walk.mode)),
+        "model": claim.model,
+        "tolerance": claim.tolerance,
+        "assumptions": list(claim.assumptions),
+        "verdict": judged.verdict,
+        "because": judged.because,
+        "rows": [asdict(row) for row in judged.rows],
+        "run": os.path.relpath(attempt.folder, walk.folder),
+        "drawn": [os.path.relpath(path, walk.folder) for path in judged.figures],
+        "repeat": attempt.repeat,
+        "left_to_full": left_to_full(claim) if walk.mode == QUICK else "",
+        "failure": attempt.failure,
+    }
+
+
+def left_to_full(claim: Claim) -> str:
+    """What the quick run of a claim leaves to the full one, in words; empty where they are the same."""
+    names = [name for name in {**claim.full, **claim.quick} if claim.full.get(name) != claim.quick.get(name)]
+    told = [f"{name}={claim.quick.get(name, 'its own')} (full: {claim.full.get(name, 'its own')})" for name in names]
+    if claim.quick_cases:
+        told.append(f"{len(claim.quick_cases)} cases (full: {len(claim.cases) or 'all'})")
+    return ", ".join(told)
+
+
+def check(attempts: Sequence[Attempt]) -> None:
+    """That every judgement is one: a known verdict, with rows, and of those at least one number where there was a run;
+    raises BadRequest naming the claim."""
+    for attempt in attempts:
+        judged, key = attempt.judged, attempt.claim.key
+        if judged.verdict not in VERDICTS:
+            raise BadRequest(f"claim {key}: verdict {judged.verdict!r}; allowed: {', '.join(VERDICTS)}")
+        if not judged.rows:
+            raise BadRequest(f"claim {key}: no row; allowed: one for each of its figures")
+        if attempt.failure is None and all(row.measured is None for row in judged.rows):
+            raise BadRequest(f"claim {key}: verdict {judged.verdict!r} without a measured number; allowed: with one")

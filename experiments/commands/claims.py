@@ -1,0 +1,182 @@
+"""The command `claims`: the lecture walked through, from the runs that claims need to the page of what was found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments import claims as walking
+from experiments import rundir, screen
+from experiments.commands.concluding import DAMAGE, keep_matplotlib_at_home
+from experiments.commands.interrupting import INTERRUPTED, stopping
+from experiments.commands.setting import setting_of
+from experiments.launch import STALL_S
+from topologies.units import BadRequest
+
+if TYPE_CHECKING:
+    from analysis.claims.document import Attempt
+    from analysis.claims.model import Claim, Judged
+    from analysis.run import Run
+    from experiments.runner import Setting
+
+_WATCHDOG_S = 1800.0
+
+
+def claims(arguments: argparse.Namespace) -> int:
+    """Run what the claims need, judge them, write the page; exit status 1 when one could not be tried."""
+    from analysis.claims import CLAIMS
+
+    asked = walking.chosen(CLAIMS, arguments.only)
+    wanted = walking.planned(CLAIMS, arguments.mode, asked)
+    setting = setting_of([run for each in wanted for run in each.runs], "virtual", None, _WATCHDOG_S, STALL_S)
+    out = walking.opened(arguments.out)
+    held = walking.lock(out)
+    try:
+        failures = _run(wanted, out / arguments.mode, setting)
+        if failures is None:
+            screen.say(f"stopped: what is done is kept in {out}; the same command with --out {out} goes on")
+            return INTERRUPTED
+        return conclude(arguments, asked, wanted, out, failures)
+    finally:
+        os.close(held)
+        rundir.hand_over(out)
+
+
+def _run(wanted: Sequence[walking.Wanted], folder: Path, setting: Setting) -> dict[str, str] | None:
+    """Do what is not done yet; name of a run -> why it failed; None when stopped."""
+    every = walking.steps(wanted, folder)
+    waiting = [step for step in every if not walking.is_done(step)]
+    runs = f"{len(every)} run{'' if len(every) == 1 else 's'}"
+    screen.say(f"{runs}, {len(every) - len(waiting)} of them done already")
+    walking.clear(wanted, waiting, folder)
+    walking.measure_host(wanted, folder, screen.say)
+    with stopping() as stop:
+        failures = walking.run_steps(waiting, setting, stop, screen.say)
+    for name, why in failures.items():
+        screen.say(f"run_experiment: {name}: {why}")
+    return None if stop.requested else failures
+
+
+def conclude(
+    arguments: argparse.Namespace,
+    asked: Sequence[Claim],
+    wanted: Sequence[walking.Wanted],
+    out: Path,
+    failures: Mapping[str, str],
+) -> int:
+    """Judge, write reports, page and document; exit status."""
+    keep_matplotlib_at_home()
+    from analysis.claims.document import Walk, check, document
+    from analysis.claims.markdown import markdown
+    from analysis.claims.page import page
+    from analysis.files import write_whole
+
+    attempts = _attempts(asked, wanted, out / arguments.mode, failures)
+    check(attempts)
+    command = shlex.join(["./run_experiment", *sys.argv[1:]])
+    told = document(Walk(arguments.mode, out, command, attempts, _provenances(wanted, out / arguments.mode)))
+    write_whole(out / walking.DOCUMENT, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    write_whole(out / walking.PAGE, page(told, out))
+    if arguments.markdown is not None:
+        write_whole(arguments.markdown, markdown(told))
+    _show(told, out, arguments.json)
+    return 1 if any(attempt.failure for attempt in attempts) else 0
+
+
+def _show(told: Mapping[str, Any], out: Path, as_json: bool) -> None:
+    from analysis.claims import words
+
+    if as_json:
+        print(json.dumps(told, indent=1, ensure_ascii=False))
+        return
+    rows = [
+        [claim["slides"], claim["key"], *words.first_figures(claim), f"{words.verdict(claim)}"]
+        for claim in told["claims"]
+    ]
+    screen.table("The lecture's claims", ("slide", "claim", "claimed", "measured", "verdict"), rows)
+    print(words.counted(told["verdicts"]))
+    print(f"page: {out / walking.PAGE}")
+
+
+def _attempts(
+    asked: Sequence[Claim], wanted: Sequence[walking.Wanted], folder: Path, failures: Mapping[str, str]
+) -> list[Attempt]:
+    """Every claim that was asked for, in the lecture's order: judged, or why it could not be."""
+    from analysis.claims.document import Attempt
+
+    judged = _judged([each for each in wanted if _why(each, failures) is None], folder)
+    attempts = []
+    for claim in asked:
+        of = next(each for each in wanted if claim in each.claims)
+        found = judged.get(claim.key, f"could not be run: {_why(of, failures)}")
+        failure = found if isinstance(found, str) else None
+        result = _untried(claim, found) if isinstance(found, str) else found
+        attempts.append(Attempt(claim, result, folder / of.name, of.command, failure))
+    return attempts
+
+
+def _why(wanted: walking.Wanted, failures: Mapping[str, str]) -> str | None:
+    """Why one of its runs failed; None where none did."""
+    return next((why for name, why in failures.items() if name.partition("/")[0] == wanted.name), None)
+
+
+def _untried(claim: Claim, why: str) -> Judged:
+    """What is known of a claim that has no run: nothing but what is claimed."""
+    from analysis.claims.model import NOT_REPRODUCED, Judged, Row
+
+    row = Row(claim.figures, None, None, None, "", claim.tolerance, None, "no run")
+    return Judged(NOT_REPRODUCED, why, (row,))
+
+
+def _judged(sound: Sequence[walking.Wanted], folder: Path) -> dict[str, Judged | str]:
+    """Key of a claim -> what its judge found, or why it could not; reports are written besides, on all cores."""
+    cores, found = min(len(os.sched_getaffinity(0)), max(len(sound), 1)), {}
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(cores, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        for each, told in zip(sound, pool.map(_judge_all, sound, [folder / each.name for each in sound])):
+            screen.say(f"{each.name}: judged")
+            found.update(told)
+    return found
+
+
+def _judge_all(wanted: walking.Wanted, folder: Path) -> dict[str, Judged | str]:
+    """The report of a run, and what each claim's judge says of it."""
+    from analysis.pages.run_page import write_report
+    from analysis.run import Run
+    from analysis.summary import write_summary
+
+    run = Run(folder)
+    try:
+        if walking.needs_report(folder):
+            for case in (*run.cases.values(), run):
+                write_summary(case)
+            write_report(run)
+    except (BadRequest, *DAMAGE) as error:
+        return dict.fromkeys((claim.key for claim in wanted.claims), f"no report: {_line(error)}")
+    return {claim.key: _judge(claim, run) for claim in wanted.claims}
+
+
+def _judge(claim: Claim, run: Run) -> Judged | str:
+    try:
+        return claim.judge(run)
+    except (BadRequest, *DAMAGE) as error:
+        return f"could not be judged: {_line(error)}"
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _provenances(wanted: Sequence[walking.Wanted], folder: Path) -> list[dict[str, Any]]:
+    """Where each run comes from, as far as it was made."""
+    paths = [step.folder / "provenance.json" for step in walking.steps(wanted, folder)]
+    return [json.loads(path.read_text()) for path in paths if path.is_file()]

@@ -1,0 +1,30 @@
+"""Stored runs of the lecture's claims (tests/unit/data/claims), unpacked; and changes of what they measured."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any, Callable
+
+from analysis.run import Run
+
+_DATA = Path(__file__).parent / "data" / "claims"
+
+
+def stored(name: str, folder: Path) -> Run:
+    """The stored run, unpacked into a new folder below `folder`."""
+    place = folder / name
+    place.mkdir()
+    with tarfile.open(_DATA / f"{name}.tar.gz") as archive:
+        archive.extractall(place)
+    return Run(place)
+
+
+def changed(run: Run, edit: Callable[[dict[str, Any]], object], case: str = "") -> Run:
+    """The run with measured.json (of one of its cases) edited in place, read anew."""
+    path = (run.path / "cases" / case if case else run.path) / "measured.json"
+    measured = json.loads(path.read_text())
+    edit(measured)
+    path.write_text(json.dumps(measured))
+    return Run(run.path)
