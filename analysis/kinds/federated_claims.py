@@ -46,8 +46,18 @@ def claims_section(run: Run) -> Html:
 
 def claims(run: Run) -> list[Compared]:
     """Every pair of runs that a claim is about, and every case with compression."""
-    runs = [each for each in (run, *run.cases.values()) if each.workload == run.workload and cast_of(each)]
-    return [*_roce(runs), *_rounds(runs), *_smaller(runs), *_tails(runs)]
+    runs = compared_runs(run)
+    return [
+        *(roce_row(*pair) for pair in roce_pairs(runs)),
+        *(rounds_row(*pair) for pair in rounds_pairs(runs)),
+        *(smaller_row(*pair) for pair in compressed_pairs(runs)),
+        *(tail_row(*pair) for pair in tail_pairs(runs)),
+    ]
+
+
+def compared_runs(run: Run) -> list[Run]:
+    """The run and its cases, as far as they have begun."""
+    return [each for each in (run, *run.cases.values()) if each.workload == run.workload and cast_of(each)]
 
 
 def _pairs(
@@ -67,15 +77,18 @@ def _both(one: Run, other: Run) -> str:
 # --- RoCE against TCP
 
 
-def _roce(runs: list[Run]) -> list[Compared]:
+def roce_pairs(runs: list[Run]) -> list[tuple[Run, Run]]:
+    """The same over TCP and over RoCE, hosts that cost against hosts whose NICs spare them."""
+
     def counterpart(tcp: Run, roce: Run) -> bool:
         cost = _OFFLOADED.get(str(tcp.spec.get(_COST)))
         return roce.parameters.is_roce and roce.spec.get(_COST) == cost and _alike(tcp, roce, *_SIZE, *_TREE)
 
-    return [_roce_row(tcp, roce) for tcp, roce in _pairs(runs, lambda one: not one.parameters.is_roce, counterpart)]
+    return list(_pairs(runs, lambda one: not one.parameters.is_roce, counterpart))
 
 
-def _roce_row(tcp: Run, roce: Run) -> Compared:
+def roce_row(tcp: Run, roce: Run) -> Compared:
+    """How many times as long a round takes over TCP."""
     tcp_s, roce_s, timeouts = round_s(tcp), round_s(roce), kernel_timeouts(tcp)
     ratio = tcp_s / roce_s if tcp_s and roce_s else None
     holds = None if ratio is None else abs(ratio - ROCE_TIMES) <= ROCE_TOLERANCE * ROCE_TIMES
@@ -98,18 +111,22 @@ def _roce_row(tcp: Run, roce: Run) -> Compared:
 # --- rounds with and without edges
 
 
-def _rounds(runs: list[Run]) -> list[Compared]:
+def tree_pairs(runs: list[Run]) -> list[tuple[Run, Run]]:
+    """Flat and hierarchical, everything else the same."""
+
     def counterpart(flat: Run, tree: Run) -> bool:
         return tree.spec.get("aggregation") == "hierarchical" and _alike(flat, tree, *_SIZE, *_NETWORK, _COST)
 
-    return [
-        _rounds_row(flat, tree)
-        for flat, tree in _pairs(runs, lambda one: one.spec.get("aggregation") == "flat", counterpart)
-        if rounds_to_target(flat) or rounds_to_target(tree)
-    ]
+    return list(_pairs(runs, lambda one: one.spec.get("aggregation") == "flat", counterpart))
 
 
-def _rounds_row(flat: Run, tree: Run) -> Compared:
+def rounds_pairs(runs: list[Run]) -> list[tuple[Run, Run]]:
+    """Those of which one at the least gets as good as asked."""
+    return [pair for pair in tree_pairs(runs) if any(rounds_to_target(each) for each in pair)]
+
+
+def rounds_row(flat: Run, tree: Run) -> Compared:
+    """How many rounds each needs to get as good as asked."""
     many, few, published = rounds_to_target(flat), rounds_to_target(tree), HIERARCHICAL_ROUNDS / FLAT_ROUNDS
     share = few / many if few and many else None
     averages = edge_rounds(tree)
@@ -134,8 +151,9 @@ def _rounds_row(flat: Run, tree: Run) -> Compared:
 # --- smaller updates
 
 
-def _smaller(runs: list[Run]) -> list[Compared]:
-    return [_smaller_row(each, _whole(runs, each)) for each in runs if each.spec.get("compression") != "none"]
+def compressed_pairs(runs: list[Run]) -> list[tuple[Run, Run | None]]:
+    """What is sent compressed, and the same without compression where that ran."""
+    return [(each, _whole(runs, each)) for each in runs if each.spec.get("compression") != "none"]
 
 
 def _whole(runs: list[Run], compressed: Run) -> Run | None:
@@ -145,7 +163,8 @@ def _whole(runs: list[Run], compressed: Run) -> Run | None:
     return next((one for one in same if _alike(one, compressed, *keys, *_TREE, *_NETWORK, _COST)), None)
 
 
-def _smaller_row(run: Run, whole: Run | None) -> Compared:
+def smaller_row(run: Run, whole: Run | None) -> Compared:
+    """How much smaller an update is, and what the model loses."""
     ratio, best, usual = ratio_of_compression(run), best_accuracy(run), best_accuracy(whole) if whole else None
     known = ratio is not None and best is not None and usual is not None
     kept = f", {run.spec['kept']} of all" if run.spec.get("compression") == "topk" else ""
@@ -166,17 +185,18 @@ def _smaller_row(run: Run, whole: Run | None) -> Compared:
 # --- tails
 
 
-def _tails(runs: list[Run]) -> list[Compared]:
+def tail_pairs(runs: list[Run]) -> list[tuple[Run, Run]]:
     """Hosts whose processors move the data against NICs that do: over the same network, and over each one's own."""
 
     def counterpart(busy: Run, offloaded: Run) -> bool:
         same = offloaded.spec.get(_COST) == "rdma" and _alike(busy, offloaded, *_SIZE, *_TREE)
         return same and (offloaded.parameters.is_roce or _alike(busy, offloaded, *_NETWORK))
 
-    return [_tail_row(*pair) for pair in _pairs(runs, lambda one: one.spec.get(_COST) == "tcp", counterpart)]
+    return list(_pairs(runs, lambda one: one.spec.get(_COST) == "tcp", counterpart))
 
 
-def _tail_row(busy: Run, offloaded: Run) -> Compared:
+def tail_row(busy: Run, offloaded: Run) -> Compared:
+    """By how much the slowest uploads get shorter."""
     before_s, after_s = tail_upload_s(busy), tail_upload_s(offloaded)
     cut = 1 - after_s / before_s if before_s and after_s is not None else None
     timeouts = kernel_timeouts(busy)
