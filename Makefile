@@ -5,7 +5,7 @@ $(error this is $(shell uname -s), and fabriclab runs on Linux: type "vagrant up
 endif
 
 .NOTPARALLEL:
-.PHONY: help setup packages environment kernel examples demo notebook test lint fuzz bench clean
+.PHONY: help setup packages environment kernel examples demo notebook docs test lint fuzz bench clean
 
 PYTHON = $(shell /usr/bin/python3 lab/cache.py)
 
@@ -27,8 +27,12 @@ notebook: setup  ## set up, open the notebooks in Jupyter Lab (where there is no
 	cd analysis/notebooks && exec $(PYTHON) -m jupyterlab --ServerApp.root_dir=. \
 		$(if $(filter 0,$(shell id -u)),--allow-root) $(if $(DISPLAY)$(WAYLAND_DISPLAY),,--no-browser)
 
-test: setup examples lint  ## set up, also what the examples run on, lint, run every test
-	$(PYTHON) -m pytest -p no:cacheprovider
+docs: packages environment  ## the documentation as a site, every link of it checked: site/index.html
+	$(PYTHON) -m mkdocs build --strict
+
+test: setup examples lint  ## set up, also what the examples run on, lint, run every test: on all cores, then alone what needs that
+	$(PYTHON) -m pytest -p no:cacheprovider -n logical --dist loadfile -m "not alone"
+	$(PYTHON) -m pytest -p no:cacheprovider -m alone
 
 lint: packages environment  ## ruff and mypy
 	$(PYTHON) -m ruff check --no-cache
@@ -40,6 +44,6 @@ fuzz: packages environment  ## 100,000 damaged and strange captures through read
 bench: setup  ## measure what the project promises: rates, times, packets per second
 	./run_experiment bench
 
-clean:  ## remove the tools' caches from this folder (not the results)
-	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+clean:  ## remove the tools' caches and the built documentation from this folder (not the results)
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache site
 	find . -name results -prune -o -name __pycache__ -type d -exec rm -r {} +

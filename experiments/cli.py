@@ -19,11 +19,11 @@ from typing import Any, NoReturn
 from experiments import request, rundir, screen
 from experiments.analyze import FORMS
 from experiments.calibration import DEFAULT_HOSTS, FEWEST_HOSTS
-from experiments.commands import concluding, describing, machine, running
+from experiments.commands import claims, concluding, describing, machine, papers, running, sweep
 from experiments.commands.interrupting import INTERRUPTED, handling, interrupt
 from experiments.launch import STALL_S
 from experiments.shape import MOST_HOSTS
-from experiments.spec import LAUNCH, TOPOLOGIES
+from experiments.spec import LAUNCH, OWN, TOPOLOGIES
 from topologies.ground import PLACES
 from topologies.units import BadRequest
 
@@ -39,9 +39,14 @@ _COMMANDS = (
     "analyze",
     "report",
     "export",
+    "claims",
+    "papers",
+    "sweep",
     "kernel",
     "bench",
 )
+
+_MOST_COUNT = 100_000  # of repeats, or of workers
 
 
 class _Parser(argparse.ArgumentParser):
@@ -59,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
         words.insert(0, "run")
     try:
         with handling((signal.SIGTERM, signal.SIGHUP), interrupt):
-            arguments = _parser().parse_args(words or ["--help"])
+            arguments = command_line().parse_args(words or ["--help"])
             status = int(arguments.action(arguments) or 0)
             sys.stdout.flush()
             return status
@@ -77,7 +82,8 @@ def main(argv: Sequence[str]) -> int:
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser of all commands."""
     parser = _Parser(
         prog="run_experiment",
         description="fabriclab: AI-cluster networks, packet by packet, in virtual time.",
@@ -100,13 +106,18 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_launch(commands)
     shell = commands.add_parser("shell", help="the Mininet prompt on a fabric")
-    shell.add_argument("--topology", default="star", help=f"the fabric: {', '.join(TOPOLOGIES)} (default: star)")
+    shell.add_argument(
+        "--topology", default="star", help=f"the fabric: {', '.join((*TOPOLOGIES, OWN))} (default: star)"
+    )
     _add_spec_options(shell)
     shell.set_defaults(action=running.shell)
     _add_topo(commands)
     _add_analyze(commands)
     _add_report(commands)
     _add_export(commands)
+    _add_claims(commands)
+    _add_papers(commands)
+    _add_sweep(commands)
     _add_kernel(commands)
     bench = commands.add_parser("bench", help="the figures that this project promises, measured now")
     bench.add_argument("names", nargs="*", metavar="NAME", help="only these benches")
@@ -151,7 +162,7 @@ def _seconds(text: str) -> float:
 
 def _add_run(commands: Any) -> None:
     run = commands.add_parser("run", help="run an experiment by name, or a YAML file")
-    run.add_argument("experiment", metavar="NAME|FILE.yaml")
+    run.add_argument("experiment", metavar="NAME|FILE.yaml", help="an experiment, or a file with one and its keys")
     _add_spec_options(run)
     run.add_argument("--only", action="store_true", help="the main run alone, without the cases it is compared with")
     _add_limits(run)
@@ -197,7 +208,7 @@ def _hosts(text: str) -> int:
 
 def _add_launch(commands: Any) -> None:
     launch = commands.add_parser("launch", help="run any program on a fabric, one rank a host: launch -n 8 -- PROGRAM")
-    launch.add_argument("--topology", help=f"the fabric: {', '.join(TOPOLOGIES)} (default: leaf_spine)")
+    launch.add_argument("--topology", help=f"the fabric: {', '.join((*TOPOLOGIES, OWN))} (default: leaf_spine)")
     launch.add_argument("-n", dest="ranks", metavar="RANKS", help="how many ranks (default: one for each host)")
     _add_spec_options(launch)
     launch.add_argument("--mpi", action="store_true", help="mpirun on h1 starts the ranks")
@@ -212,7 +223,7 @@ def _add_launch(commands: Any) -> None:
 
 def _add_topo(commands: Any) -> None:
     topo = commands.add_parser("topo", help="a fabric on paper: its drawing, its switches and links as JSON")
-    topo.add_argument("topology", metavar="NAME", help=", ".join(TOPOLOGIES))
+    topo.add_argument("topology", metavar="NAME", help=", ".join((*TOPOLOGIES, OWN)))
     _add_set(topo)
     topo.add_argument(
         "--draw", type=Path, metavar="FILE", help=f"draw it; the name ends in {', '.join(describing.DRAWINGS)}"
@@ -239,7 +250,7 @@ def _add_report(commands: Any) -> None:
     report = commands.add_parser(
         "report", help="rebuild summary, figures and report of a run directory; of several, one page that compares them"
     )
-    report.add_argument("folders", type=Path, nargs="+", metavar="DIR")
+    report.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="run directories")
     report.add_argument("--json", action="store_true", help="print the summary as JSON (of several runs: a list)")
     report.add_argument(
         "--out", type=Path, metavar="FILE", help="the comparison's page (default: comparison.html beside the first DIR)"
@@ -249,10 +260,73 @@ def _add_report(commands: Any) -> None:
 
 def _add_export(commands: Any) -> None:
     export = commands.add_parser("export", help="every table of a run directory as files: flows, stalls, queue, ...")
-    export.add_argument("folder", type=Path, metavar="DIR")
+    export.add_argument("folder", type=Path, metavar="DIR", help="a run directory")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="default: parquet")
     export.add_argument("--out", type=Path, metavar="DIR", help="where to (default: tables/ in the run directory)")
     export.set_defaults(action=concluding.export)
+
+
+def _add_claims(commands: Any) -> None:
+    tried = commands.add_parser("claims", help="try every claim of the lecture: one page of what was found")
+    mode = tried.add_mutually_exclusive_group()
+    mode.add_argument("--quick", dest="mode", action="store_const", const="quick", help="in minutes (the default)")
+    mode.add_argument("--full", dest="mode", action="store_const", const="full", help="in full, in half an hour")
+    tried.add_argument("--only", nargs="+", metavar="KEY", help="these claims alone")
+    tried.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to; what it holds is kept (default: results/claims-DATE-TIME)"
+    )
+    tried.add_argument("--json", action="store_true", help="print all that was found as JSON")
+    tried.add_argument("--markdown", type=Path, metavar="FILE", help="write the page as Markdown too, without figures")
+    tried.set_defaults(action=claims.claims, mode="quick")
+
+
+def _add_papers(commands: Any) -> None:
+    compared = commands.add_parser("papers", help="published curves and ours over the same axes, with scores")
+    compared.add_argument("--only", nargs="+", metavar="NAME", help="these sets of curves alone")
+    compared.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to; what it holds is kept (default: results/papers-DATE-TIME)"
+    )
+    compared.add_argument("--json", action="store_true", help="print all points and scores as JSON")
+    compared.set_defaults(action=papers.papers)
+
+
+def _add_sweep(commands: Any) -> None:
+    swept = commands.add_parser("sweep", help="many runs of one experiment, over keys and seeds (docs/sweeps.md)")
+    swept.add_argument("experiment", metavar="NAME|FILE.yaml", help="an experiment, or a file with one and its keys")
+    swept.add_argument(
+        "--over",
+        action="append",
+        default=[],
+        metavar="KEY=V1,V2",
+        help="a spec key and its values; given again, all combinations are run",
+    )
+    swept.add_argument("--list", type=Path, metavar="FILE.yaml", help="a list of points, each a mapping of spec keys")
+    _add_set(swept)
+    swept.add_argument("--seed", help="seed of each point's first run; its others have the next ones")
+    swept.add_argument("--repeat", type=_count, default=1, metavar="R", help="runs of each point (default: 1)")
+    swept.add_argument("--leave-out", action="store_true", help="go on without points that cannot work, and tell them")
+    swept.add_argument(
+        "--scheduler", metavar="ADDRESS", help="a Dask scheduler that runs already (default: this machine)"
+    )
+    swept.add_argument("--workers", type=_count, metavar="N", help="runs at a time here (default: one a core)")
+    swept.add_argument("--out", type=Path, metavar="DIR", help="where to; a sweep that it holds is gone on with")
+    swept.add_argument("--retry", action="store_true", help="run again what failed before")
+    swept.add_argument("--keep", action="store_true", help="keep the run directory of every run, in DIR/runs/")
+    swept.add_argument(
+        "--watchdog",
+        type=_seconds,
+        default=900.0,
+        metavar="SECONDS",
+        help="wall-clock limit of each run (default: 900)",
+    )
+    swept.add_argument("--json", action="store_true", help="print the points as JSON")
+    swept.set_defaults(action=sweep.sweep)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= _MOST_COUNT:
+        raise argparse.ArgumentTypeError(f"{text!r} is given; allowed: 1 to {_MOST_COUNT:,}")
+    return int(text)
 
 
 def _add_kernel(commands: Any) -> None:

@@ -102,7 +102,7 @@ def _known(run: Path) -> Known:
         names=_names(measured),
         fabric=fabric or None,
         fidelity=_fidelity(run),
-        **_settings(run / SPEC),
+        **_settings(run / SPEC, fabric),
     )
 
 
@@ -113,11 +113,11 @@ def _fidelity(run: Path) -> Fidelity | None:
         return None
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def _settings(path: Path, fabric: Mapping[str, Any]) -> dict[str, Any]:
     """The spec's part; nothing from a spec that cannot be understood."""
     try:
         spec = read_spec(path)
-        told = parameters(spec)
+        told = parameters(spec, fabric)
     except (BadRequest, TypeError, ValueError):
         return {}
     return {

@@ -413,7 +413,7 @@ def test_the_clock_is_the_words_then_the_files_then_virtual(
 
 def test_a_value_may_hold_an_equals_sign() -> None:
     with pytest.raises(BadRequest, match=r"^rate: '1=2' is not understood"):
-        parse(running.given_keys(cli._parser().parse_args(["run", "incast", "--set", "rate=1=2"])))
+        parse(running.given_keys(cli.command_line().parse_args(["run", "incast", "--set", "rate=1=2"])))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Many runs of one experiment: planned, spread over cores or machines, kept, and told."""

@@ -1,0 +1,54 @@
+"""How far a sweep is, and how long it may still take: a bar on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from statistics import fmean
+from typing import Any, Callable
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from experiments import screen
+
+_LINE_S = 10.0
+_MINUTES_FROM_S = 120.0
+
+
+def left_words(walls_s: list[float], left: int, at_once: int) -> str:
+    """How long so many runs may still take, by the wall seconds of those that have ended; empty before one has."""
+    if not walls_s or not left:
+        return ""
+    left_s = fmean(walls_s) * left / max(1, min(at_once, left))
+    return f"about {left_s / 60:.0f} min left" if left_s >= _MINUTES_FROM_S else f"about {left_s:.0f} s left"
+
+
+@contextmanager
+def shown(runs: int, kept: int, at_once: Callable[[], int]) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Progress over `runs`, of which `kept` are there already, on standard error; yields what to call with the row of
+    each that ends."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=screen.err, transient=True, disable=not screen.err.is_terminal) as bar:
+        task = bar.add_task("sweep", total=runs, completed=kept)
+        walls_s: list[float] = []
+        counts = {"done": kept, "failed": 0}
+        told_s = time.monotonic()
+
+        def hear(row: Mapping[str, Any]) -> None:
+            nonlocal told_s, walls_s
+            counts["done"] += 1
+            counts["failed"] += row.get("failure") is not None
+            walls_s += [row["wall_s"]] if "wall_s" in row else []  # nobody knows it of a run whose worker died
+            words = _words(runs, counts, left_words(walls_s, runs - counts["done"], at_once()))
+            bar.update(task, completed=counts["done"], description=words)
+            if not screen.err.is_terminal and time.monotonic() - told_s > _LINE_S:
+                told_s = time.monotonic()
+                screen.say(words)
+
+        yield hear
+
+
+def _words(runs: int, counts: Mapping[str, int], left: str) -> str:
+    failed = [f"{counts['failed']} failed"] if counts["failed"] else []
+    return ", ".join([f"{counts['done']} of {runs} runs", *failed, *filter(None, [left])])
