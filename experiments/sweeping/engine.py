@@ -226,6 +226,7 @@ def _logging_to(log: Path) -> Iterator[None]:
     import distributed  # noqa: F401 (its import sets the loggers up that are redirected here)
 
     handler = logging.FileHandler(log, delay=False)
+    handler.setLevel(logging.WARNING)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     kept = {name: (logger.handlers[:], logger.propagate) for name, logger in _loggers()}
     for _, logger in _loggers():
