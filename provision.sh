@@ -18,6 +18,7 @@ needed=(
     openvswitch-switch mininet python3-pyverbs ibverbs-providers rdma-core  # switches, hosts, RoCE
     tcpdump iperf3 perftest ethtool iproute2 iputils-ping                   # captures, traffic, link settings
     tshark                                                                  # reads captures in tests: another judge
+    python3-cryptography                                                    # keys between the workers of a sweep
     gcc make flex bison bc libelf-dev xz-utils patch                        # what builds the lab kernel
     python3 python3-dev python3-venv                                        # what builds the environment
 )
