@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from experiments import dcqcn_convergence, fast08, limits, pfc_unfairness, victim
 from experiments.catalog import Experiment, Labelled, plan
-from experiments.claims import Wanted
 from experiments.spec import Spec, parse
-from topologies.units import BadRequest
+from experiments.walking import Wanted
 
 if TYPE_CHECKING:
     from analysis.papers.model import CurveSet
@@ -34,16 +33,8 @@ _TCP = {"cc": "reno", "tlp": "off"}
 # "100 packets" a port, which the paper counts as 100 KB: 35 servers x 2 packets x 1.5 KB exceed it.
 _BLOCK_BYTES, _STATIC_BUFFER = 1_000_000, "100KB"
 _STEP_US = 37  # hosts do not begin in the same nanosecond
+_NS2 = {"initial_window": 2}  # ns-2's default (windowInit_) since 2001, where Linux of today begins with 10 packets
 _ROUNDS_OF_SRU = {10_000: 20, 1_000_000: 10, 8_000_000: 3}
-
-
-def chosen(sets: Sequence[CurveSet], keys: Sequence[str] | None) -> tuple[CurveSet, ...]:
-    """The sets of these keys in their own order, all without keys; raises BadRequest for a key that none has."""
-    names = [each.key for each in sets]
-    for key in keys or ():
-        if key not in names:
-            raise BadRequest(f"--only: {key!r} is unknown; allowed: {', '.join(names)}")
-    return tuple(each for each in sets if not keys or each.key in keys)
 
 
 def planned(sets: Sequence[CurveSet]) -> list[Wanted]:
@@ -64,7 +55,7 @@ def all_runs() -> dict[str, tuple[Experiment, Spec]]:
 
 
 def _fast08_runs() -> Iterator[tuple[str, tuple[Experiment, Spec]]]:
-    """Those of the experiment fast08, and the same network with other SRUs."""
+    """Those of the experiment fast08, and the same network with other SRUs, with the initial window of then."""
     from analysis.papers import fast08 as curves
     from analysis.papers.fast08_points import PUBLISHED_MBPS, SERVERS, SRU_BYTES, SRU_SERVERS
 
@@ -72,11 +63,11 @@ def _fast08_runs() -> Iterator[tuple[str, tuple[Experiment, Spec]]]:
     cases = dict(asked.cases)
     for stack, buffer, servers in product((curves.OLD, curves.TODAY), PUBLISHED_MBPS, SERVERS):
         spec = cases[fast08.label(stack, buffer, servers)]
-        yield curves.run_name(buffer, servers, stack), (fast08.EXPERIMENT, spec)
+        yield curves.run_name(buffer, servers, stack), (fast08.EXPERIMENT, parse(_NS2, spec))
     for sru_bytes in SRU_BYTES:
         for servers in SRU_SERVERS if sru_bytes in _ROUNDS_OF_SRU else ():
             base = cases[fast08.label(curves.OLD, "64KB", servers)]
-            spec = parse({"bytes": f"{sru_bytes}B", "rounds": _ROUNDS_OF_SRU[sru_bytes]}, base)
+            spec = parse({**_NS2, "bytes": f"{sru_bytes}B", "rounds": _ROUNDS_OF_SRU[sru_bytes]}, base)
             yield curves.sru_run_name(sru_bytes, servers), (fast08.EXPERIMENT, spec)
 
 

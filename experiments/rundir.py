@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import platform
@@ -18,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from experiments import source
 from experiments.spec import Spec, parse
 from topologies.plugins import located
 from topologies.units import BadRequest
@@ -25,6 +28,7 @@ from topologies.units import BadRequest
 FORMAT = 1
 ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("numpy", "pyarrow", "matplotlib", "scapy", "ryu", "PyYAML")
+FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk, or what of it is the user's
 OWN = "own"  # the folder of code of the user's own
 TIME_SCALE = "time_scale"
 DESCRIBING_KEYS = ("experiment", "label", "clock", TIME_SCALE)  # in spec.yaml beside the spec's own keys
@@ -74,6 +78,18 @@ def case_folder(folder: Path, label: str) -> Path:
     found = folder if label == "main" else folder / "cases" / label
     found.mkdir(parents=True, exist_ok=True)
     return found
+
+
+def lock(path: Path, taken: str) -> int:
+    """Hold a lock file, which even kill -9 frees (flock(2)), until what is returned, its descriptor, is closed; raises
+    BadRequest in the words `taken` while another process holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise BadRequest(taken) from None
+    return descriptor
 
 
 def discard_if_unused(folder: Path) -> bool:
@@ -145,6 +161,7 @@ def write_provenance(folder: Path, facts: dict[str, Any]) -> None:
         "format": FORMAT,
         "fabriclab": version(),
         "git_commit": git_commit(),
+        "code": source.code(),
         "python": platform.python_version(),
         "packages": _package_versions(),
         "machine": platform.platform(),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # loading it takes NumPy, which most commands do not need
 
 _PIPED_COLUMNS = 160  # of what is no terminal and does not say
 _READABLE_COLUMNS = 100  # of running text
+_MINUTES_FROM_S = 120.0  # of time that is left
 _VERDICT_COLUMNS = 20  # what a verdict has at least before columns are left out; longer ones wrap
 err = Console(stderr=True, highlight=False)
 
@@ -119,6 +120,11 @@ def _text_at(line: str) -> int:
     """Where the text of a line begins, behind its number or dash."""
     begin = re.match(r" *(?:\d+\. |- )?", line)
     return begin.end() if begin else 0
+
+
+def left(seconds: float) -> str:
+    """How long something may still take, in words."""
+    return f"about {seconds / 60:.0f} min left" if seconds >= _MINUTES_FROM_S else f"about {seconds:.0f} s left"
 
 
 def mend_streams() -> None:

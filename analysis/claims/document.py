@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis import made_by
 from analysis.claims.glossary import TERMS
 from analysis.claims.model import VERDICTS, Claim, Judged
 from topologies.units import BadRequest
@@ -58,38 +59,11 @@ def document(walk: Walk) -> dict[str, Any]:
         "format": FORMAT,
         "mode": walk.mode,
         "command": walk.command,
-        "made_by": made_by(walk.provenances),
+        "made_by": made_by.facts(walk.provenances),
         "verdicts": {verdict: counted[verdict] for verdict in VERDICTS},
         "claims": [_told(attempt, walk) for attempt in walk.attempts],
         "glossary": [asdict(term) for term in TERMS],
     }
-
-
-def made_by(provenances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What all runs were made by: each fact once, in the order of its values."""
-
-    def values(*path: str) -> list[Any]:
-        found = {_at(each, path) for each in provenances} - {None}
-        return sorted(found)
-
-    return {
-        "fabriclab": values("fabriclab"),
-        "git_commit": values("git_commit"),
-        "kernel": values("kernel", "version"),
-        "seed": values("seed"),
-        "clock": values("clock"),
-        "python": values("python"),
-        "date": max(values("ended"), default=None),
-        "runs": len(provenances),
-        "core_s": round(sum(_at(each, ("wall", "total_s")) or 0.0 for each in provenances), 1),
-    }
-
-
-def _at(facts: Mapping[str, Any], path: Sequence[str]) -> Any:
-    found: Any = facts
-    for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
 
 
 def _told(attempt: Attempt, walk: Walk) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Callable
 
-from analysis.claims.judging import UNTOLD, shown
+from analysis.claims.judging import UNTOLD, shown, untold_row
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Judged, Row
 from analysis.kinds import federated_claims
 from analysis.kinds.federated_claims import (
@@ -71,7 +71,7 @@ def roce(run: Run) -> Judged:
     )
     decides = _first(found, pairs, lambda tcp, roce: tcp.spec["clients"] == most and _is_plain(tcp))
     verdict, because = _decided(found, decides, "network, cost of hosts or size of updates are others")
-    missing = (Row("a round over TCP, against RoCE", ROCE_TIMES, None, None, "x", "", None, UNTOLD),)
+    missing = (untold_row("a round over TCP, against RoCE", ROCE_TIMES, "x"),)
     return Judged(verdict, because, rows or missing, shown(run, "rounds", "arrivals"))
 
 
@@ -92,7 +92,7 @@ def rounds(run: Run) -> Judged:
     )
     decides = _first(found, pairs, lambda flat, tree: edge_rounds(tree) == 1)
     verdict, because = _decided(found, decides, "edges average more than once in a round")
-    missing = (Row("rounds, hierarchical over flat", claimed, None, None, "x", "", None, UNTOLD),)
+    missing = (untold_row("rounds, hierarchical over flat", claimed, "x"),)
     return Judged(verdict, because, (*rows, *_counted(pairs)) or missing, shown(run, "accuracy"))
 
 
@@ -115,7 +115,7 @@ def smaller(run: Run) -> Judged:
     pairs = federated_claims.compressed_pairs(compared_runs(run))
     found = [federated_claims.smaller_row(*pair) for pair in pairs]
     rows = tuple(_row(each, LEAST_SMALLER, ratio_of_compression(one), "x") for each, (one, _) in zip(found, pairs)) or (
-        Row("an update's size", LEAST_SMALLER, None, None, "x", "", None, UNTOLD),
+        untold_row("an update's size", LEAST_SMALLER, "x"),
     )
     if not found or any(each.holds is None for each in found):
         return Judged(NOT_REPRODUCED, UNTOLD, rows)
@@ -130,7 +130,7 @@ def tail(run: Run) -> Judged:
     found = [federated_claims.tail_row(*pair) for pair in pairs]
     rows = tuple(
         _row(each, 100 * TAIL_CUT, _cut(*pair), "%") for each, pair in zip(found, pairs)
-    ) or (Row("p99 of uploads, cut by", 100 * TAIL_CUT, None, None, "%", "", None, UNTOLD),)  # fmt: skip
+    ) or (untold_row("p99 of uploads, cut by", 100 * TAIL_CUT, "%"),)  # fmt: skip
     own_bps = run.parameters.path.rate_bps
     decides = _first(found, pairs, lambda busy, offloaded: busy.parameters.path.rate_bps == own_bps)
     verdict, because = _decided(found, decides, "links are faster than the hosts' processors")

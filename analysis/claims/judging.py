@@ -6,11 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Callable
 
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Row
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Judged, Row
 from analysis.kinds.published import Compared
 from analysis.run import Run
 
 UNTOLD = "the run does not tell it"
+
+
+def untold_row(quantity: str, claimed: float | None, unit: str) -> Row:
+    """The row of a run that does not tell."""
+    return Row(quantity, claimed, None, None, unit, "", None, UNTOLD)
+
+
+def untold(quantity: str, claimed: float | None, unit: str) -> Judged:
+    """What is judged of a run that does not tell."""
+    return Judged(NOT_REPRODUCED, UNTOLD, (untold_row(quantity, claimed, unit),))
 
 
 def within(share: float) -> str:
@@ -34,8 +44,8 @@ def near(
     extrapolated: bool = False,
 ) -> Row:
     """A figure that holds when it is within a share of the claimed one."""
-    holds = None if measured is None else abs(measured / claimed - 1) <= share
-    return Row(quantity, claimed, modelled, measured, unit, f"within {share:.0%}", holds, source, extrapolated)
+    holds = alike(measured, claimed, share)
+    return Row(quantity, claimed, modelled, measured, unit, within(share), holds, source, extrapolated)
 
 
 def told(quantity: str, measured: float | None, unit: str, source: str, modelled: float | None = None) -> Row:

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from analysis import made_by
 from analysis.claims import words
 
 _WIDTH = 136  # letters in a line, as the other pages of docs/ have
@@ -24,7 +25,7 @@ def markdown(told: Mapping[str, Any]) -> str:
         _TITLE,
         _paragraph(_RULE.format(by=words.EXTRAPOLATED)),
         f"    {told['command']}",
-        _paragraph(f"Made by {words.made_by(told['made_by'])} {words.counted(told['verdicts'])}."),
+        _paragraph(f"Made by {made_by.words(told['made_by'])} {words.counted(told['verdicts'])}."),
         "## Summary",
         _table(("slide", "claim", "claimed", "measured", "verdict"), _summary(told)),
         *(part for claim in told["claims"] for part in _card(claim)),

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from analysis import made_by
 from analysis.claims import words
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF
 from analysis.figures.style import Drawn
@@ -28,7 +29,7 @@ def page(told: Mapping[str, Any], folder: Path) -> str:
     """The whole page of a document (analysis/claims/document.py); `folder` is where its paths begin."""
     body = (
         paragraph(_RULE, "soft"),
-        paragraph(words.made_by(told["made_by"]), "soft"),
+        paragraph(made_by.words(told["made_by"]), "soft"),
         shell.tiles((name, str(count)) for name, count in told["verdicts"].items()),
         section("Summary", _summary(told)),
         *(_card(claim, folder) for claim in told["claims"]),

@@ -3,7 +3,7 @@ by hashes."""
 
 from __future__ import annotations
 
-from analysis.claims.judging import UNTOLD, near, shown, told
+from analysis.claims.judging import UNTOLD, near, shown, told, untold_row
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Judged, Row
 from analysis.fabric import Fabric
 from analysis.kinds import bisection
@@ -18,11 +18,6 @@ CASES = ("ecmp", "all_to_all", "fat_tree", "fat_tree-ecmp")
 LEAF_SPINE_QUICK = {"topology": "leaf_spine", "leaves": "4", "hosts_per_leaf": "4"}
 LEAF_SPINE_FULL = {"topology": "leaf_spine", "leaves": "8", "hosts_per_leaf": "4"}
 _TRANSFERS = "transfers of measured.json"
-
-
-def untold(quantity: str, claimed: float, unit: str) -> Judged:
-    """What is judged of a run that does not tell."""
-    return Judged(NOT_REPRODUCED, UNTOLD, (Row(quantity, claimed, None, None, unit, "", None, UNTOLD),))
 
 
 def apart(run: Run, links: int) -> list[Probe]:
@@ -51,7 +46,7 @@ def evenly(topology: str, run: Run) -> Judged:
     even, hashed = (_ratio(found, routing) for routing in (EVEN, HASHED))
     figures = shown(run, "bisection", "collisions")
     if even is None or hashed is None:
-        return Judged(NOT_REPRODUCED, UNTOLD, rows or untold(topology, 1.0, "").rows, figures)
+        return Judged(NOT_REPRODUCED, UNTOLD, rows or (untold_row(topology, 1.0, ""),), figures)
     words = f"the worst host gets its rate over {even:.2f} with even paths, over {hashed:.2f} where switches hash flows"
     if not _is_full(even):
         return Judged(NOT_REPRODUCED, words, rows, figures)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from functools import partial
 
 from analysis import text
-from analysis.claims.judging import answer, shown, told
+from analysis.claims.judging import answer, shown, told, untold
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.paths import CASES, LEAF_SPINE_FULL, LEAF_SPINE_QUICK, evenly, line_over_worst, untold
+from analysis.claims.paths import CASES, LEAF_SPINE_FULL, LEAF_SPINE_QUICK, evenly, line_over_worst
 from analysis.kinds import bisection, failover
 from analysis.kinds.bisection import POOR
 from analysis.kinds.failover import GOOD_S, POOR_S

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from analysis import text
-from analysis.claims.judging import answer, near, shown
+from analysis.claims.judging import answer, near, shown, untold
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.paths import LEAF_SPINE_FULL, LEAF_SPINE_QUICK, apart, tiers_row, untold
+from analysis.claims.paths import LEAF_SPINE_FULL, LEAF_SPINE_QUICK, apart, tiers_row
 from analysis.kinds.hops import CLAIMED_NS
 from analysis.kinds.probes import per_hop_ns, spread_ns
 from analysis.run import Run

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from analysis import text
-from analysis.claims.judging import UNTOLD, answer, near, shown, told
+from analysis.claims.judging import UNTOLD, answer, near, shown, told, untold
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.paths import CASES, apart, evenly, tiers_row, untold
+from analysis.claims.paths import CASES, apart, evenly, tiers_row
 from analysis.claims.slide_10 import FAILOVER_QUICK_CASES
 from analysis.fabric import Fabric
 from analysis.kinds import failover, polarisation

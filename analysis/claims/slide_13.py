@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from analysis import text
-from analysis.claims.judging import answer, near, shown, together, told
+from analysis.claims.judging import answer, near, shown, together, told, untold
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.paths import untold
 from analysis.claims.shared_runs import HIERARCHY, HIERARCHY_CASES, HIERARCHY_FULL, HIERARCHY_QUICK
 from analysis.fabric import Fabric
 from analysis.kinds.hierarchy_points import (

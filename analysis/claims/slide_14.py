@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from analysis import text
-from analysis.claims.judging import UNTOLD, near, shown, told
+from analysis.claims.judging import UNTOLD, near, shown, told, untold
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.paths import untold
 from analysis.cost_model import buffer_fill_seconds, line_rate_fill_seconds
 from analysis.measures import fill_s, kernel_timeouts
 from analysis.run import Run
@@ -131,16 +130,17 @@ def _slow_link(run: Run) -> Judged:
     runs = sorted((run, *run.cases.values()), key=lambda each: each.parameters.senders)
     now = [each for each in runs if each.parameters.rack]
     rows = tuple(_fall_row(each, f"goodput falls, {each.parameters.senders} senders, CUBIC with SACK") for each in now)
-    before = tuple(
-        told(f"goodput falls, {each.parameters.senders} senders, NewReno without SACK", _fall(each), "x", _ROUNDS)
+    of_then = {
+        f"{each.parameters.senders} senders, NewReno without SACK": _fall(each)
         for each in runs
         if not each.parameters.rack
-    )
+    }
+    before = tuple(told(f"goodput falls, {who}", times, "x", _ROUNDS) for who, times in of_then.items())
     values = [row.measured for row in rows if row.measured is not None]
     if not values:
         return untold("goodput falls", FALL[0], "x")
     words = f"goodput falls {text.times(min(values))} to {text.times(max(values))}"
-    words += "".join(f", {text.times(row.measured)} with {row.quantity[15:]}" for row in before)
+    words += "".join(f", {text.times(times)} with {who}" for who, times in of_then.items())
     if not all(row.holds for row in rows):
         return Judged(NOT_REPRODUCED, words, (*rows, *before), shown(run, "goodput_rounds"))
     ideal_s = [each.parameters.ideal_seconds for each in now]

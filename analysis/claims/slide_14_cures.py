@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from analysis import text
-from analysis.claims.judging import UNTOLD, shown
+from analysis.claims.judging import UNTOLD, shown, told, untold
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.paths import untold
 from analysis.claims.slide_14 import INCAST, INCAST_FULL, INCAST_QUICK, INCAST_QUICK_CASES
 from analysis.kinds import deadlock, headroom, pause_storm
 from analysis.kinds.deadlock import FREE
@@ -35,29 +34,23 @@ _ROUNDS, _COUNTERS = "rounds and queue counters of measured.json", "queue counte
 def _cured(alone: Sequence[str], helped: Sequence[str], help_words: str, run: Run) -> Judged:
     """Whether rounds take what they do without loss: with the cure alone, else beside what helps it."""
     main = incast_verdict(run).verdict
-    rows = [_round_row("TCP without a cure", run, None)]
-    rows += [_round_row(_NAMES[label], run.cases[label], label) for label in (*alone, *helped) if label in run.cases]
+    rows = [told("TCP without a cure", slowdown(run), "x", _ROUNDS)]
+    rows += [_round_row(_NAMES[label], run.cases[label]) for label in (*alone, *helped) if label in run.cases]
     figures = shown(run, "goodput_rounds")
     if main != COLLAPSE:
         return Judged(NOT_REPRODUCED, f"there is nothing to cure: {main}", tuple(rows), figures)
     by_name = {row.quantity: row.holds for row in rows}
     words = "; ".join(f"{row.quantity} {text.times(row.measured)}" for row in rows if row.measured is not None)
     words = f"rounds beside those without loss: {words}"
-    if all(by_name.get(_round_name(label)) for label in alone):
+    if all(by_name.get(_NAMES[label]) for label in alone):
         return Judged(REPRODUCED, words, tuple(rows), figures)
-    if helped and all(by_name.get(_round_name(label)) for label in helped):
+    if helped and all(by_name.get(_NAMES[label]) for label in helped):
         return Judged(REPRODUCED_IF, f"{help_words}; {words}", tuple(rows), figures)
     return Judged(NOT_REPRODUCED, words, tuple(rows), figures)
 
 
-def _round_name(label: str) -> str:
-    return _NAMES[label]
-
-
-def _round_row(name: str, run: Run, label: str | None) -> Row:
+def _round_row(name: str, run: Run) -> Row:
     """A round over the one without loss; claimed is that there is no collapse."""
-    if label is None:
-        return Row(name, None, None, slowdown(run), "x", "", None, _ROUNDS)
     answered = incast_verdict(run).verdict
     holds = {NO_COLLAPSE: True, COLLAPSE: False}.get(answered)
     return Row(name, 1.0, 1.0, slowdown(run), "x", _NO_COLLAPSE, holds, _ROUNDS)

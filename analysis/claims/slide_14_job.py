@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from analysis import text
-from analysis.claims.judging import near, shown, told
+from analysis.claims.judging import near, shown, told, untold
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.paths import untold
 from analysis.claims.slide_14 import FALL, LINUX_S
 from analysis.kinds.breakdown_points import gradient_bytes
 from analysis.kinds.training_steps import compute_s, rank_hosts, step_s, waiting_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from analysis import text
-from analysis.claims.judging import UNTOLD, near, of_compared, shown, together, told
+from analysis.claims.judging import near, of_compared, shown, together, told, untold, untold_row
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
 from analysis.claims.shared_runs import HIERARCHY, HIERARCHY_CASES, HIERARCHY_FULL, HIERARCHY_QUICK
 from analysis.kinds.hierarchy_points import Point, inside_rate, links_inside, points
@@ -23,7 +23,7 @@ def _generation(sold: float, run: Run) -> Judged:
     point = next(iter(links_inside(points(run))), None)
     rate = None if point is None else inside_rate(point)
     if point is None or rate is None:
-        return Judged(NOT_REPRODUCED, UNTOLD, (Row("both directions", sold, None, None, "bytes/s", "", None, UNTOLD),))
+        return untold("both directions", sold, "bytes/s")
     row = near("a GPU's link, both directions", sold, 2 * rate, "bytes/s", TOLERANCE, "slope over four sizes",
                2 * point.inside_bps / 8)  # fmt: skip
     each_way = told("a GPU's link, each way", rate, "bytes/s", "slope over four sizes", point.inside_bps / 8)
@@ -40,7 +40,8 @@ def _twenty_gb(run: Run) -> Judged:
     found = [each for each in compared(points(run)) if each.what.startswith("20 GB all-reduce")]
     rows = tuple(row for each, point in zip(found, _links(run)) for row in _times(each, point))
     verdict, because = together(found)
-    return Judged(verdict, because, rows or (_untold(),), shown(run, "inside"))
+    missing = (untold_row("20 GB all-reduce, 8 GPUs", CLAIMED_20GB_S["NVSwitch"], "s"),)
+    return Judged(verdict, because, rows or missing, shown(run, "inside"))
 
 
 def _links(run: Run) -> tuple[Point, ...]:
@@ -56,10 +57,6 @@ def _times(each: Compared, point: Point) -> tuple[Row, ...]:
     row = of_compared(each, claimed_s, point.extrapolated_s(TWENTY_GB), "s", point.modelled_s(TWENTY_GB), True)
     source = "arithmetic: the data once over a link, each way"
     return row, Row(f"{each.what}: the least with sums in the switch", None, least_s, None, "s", "", None, source)
-
-
-def _untold() -> Row:
-    return Row("20 GB all-reduce, 8 GPUs", CLAIMED_20GB_S["NVSwitch"], None, None, "s", "", None, UNTOLD)
 
 
 def _seven_times(run: Run) -> Judged:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from analysis import text
-from analysis.claims.judging import UNTOLD, shown, told
+from analysis.claims.judging import UNTOLD, shown, told, untold_row
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
 from analysis.kinds import compression, overlap
 from analysis.kinds.compression_runs import ACCURATE_WITHIN, accuracy, factor
@@ -111,7 +111,7 @@ def _scaling(run: Run) -> Judged:
     grown = tuple(_grown(weak[0], each) for each in weak[1:])
     shared = tuple(_of_fixed_batch(each) for each in runs if each not in weak)
     verdict, because = _scales(alone, grown, shared)
-    missing = (Row("throughput, of linear", 100.0, None, None, "%", "", None, UNTOLD),)
+    missing = (untold_row("throughput, of linear", 100.0, "%"),)
     return Judged(verdict, because, (*(alone or missing), *grown, *shared), shown(run, "share_ranks", "parts"))
 
 

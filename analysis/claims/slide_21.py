@@ -8,8 +8,8 @@ from typing import Callable
 from analysis import text
 from analysis.claims import federated_pairs
 from analysis.claims.federated_pairs import over
-from analysis.claims.judging import UNTOLD, answer, shown
-from analysis.claims.model import NOT_REPRODUCED, Claim, Judged, Row
+from analysis.claims.judging import answer, shown, untold
+from analysis.claims.model import Claim, Judged, Row
 from analysis.kinds import federated_claims
 from analysis.kinds.federated_claims import (
     FLAT_ROUNDS,
@@ -43,10 +43,7 @@ def _two_levels(run: Run) -> Judged:
     """What the root's link carries, and a round takes, with edges and without; that both learn the same."""
     pairs = [pair for pair in federated_claims.tree_pairs(compared_runs(run)) if edge_rounds(pair[1]) == 1]
     if not pairs:
-        row = Row(
-            "bytes into the root's link a round, over those without edges", None, None, None, "x", "", None, UNTOLD
-        )
-        return Judged(NOT_REPRODUCED, UNTOLD, (row,))
+        return untold("bytes into the root's link a round, over those without edges", None, "x")
     flat, tree = next((pair for pair in pairs if pair[0].parameters.is_roce), pairs[0])
     rows = (_into_root(flat, tree), _shorter(flat, tree), _as_accurate(flat, tree))
     verdict, because = answer(rows, lambda: _saved_words(flat, tree, rows), lambda: _saved_words(flat, tree, rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis import text
-from analysis.claims.judging import UNTOLD, answer, shown, told
+from analysis.claims.judging import UNTOLD, answer, shown, told, untold, untold_row
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
 from analysis.claims.shared_runs import CPU_OVERHEAD, CPU_OVERHEAD_CASES, CPU_OVERHEAD_FULL, CPU_OVERHEAD_QUICK
 from analysis.kinds import collective, cpu_overhead
@@ -24,8 +24,7 @@ def _in_network(run: Run) -> Judged:
     added = next((each for each in run.cases.values() if algorithm(each) == "in_network"), None)
     own, theirs = collective.largest(run), None if added is None else collective.largest(added)
     if own is None or theirs is None or added is None:
-        row = Row("bytes over a rank's link, of the data", 1.0, None, None, "x", "", None, UNTOLD)
-        return Judged(NOT_REPRODUCED, UNTOLD, (row,))
+        return untold("bytes over a rank's link, of the data", 1.0, "x")
     ranks = collective.ranks(run)
     rows = (
         _carried("ring", _moved(run, own), 2 * (ranks - 1) / ranks),
@@ -73,9 +72,7 @@ def _smart_nic(run: Run) -> Judged:
     pair = cpu_overhead.pair(run, of_reduce=False)
     rows = tuple(row for name in ("tcp", "rdma") if name in pair for row in _path(name, pair[name]))
     if len(pair) < 2 or any(row.measured is None for row in rows):
-        return Judged(
-            NOT_REPRODUCED, UNTOLD, rows or (Row("busiest processor", None, None, None, "%", "", None, UNTOLD),)
-        )
+        return Judged(NOT_REPRODUCED, UNTOLD, rows or (untold_row("busiest processor", None, "%"),))
     found, words = cpu_overhead.verdict(run).verdict, cpu_overhead.headline(run)
     if found != cpu_overhead.CHEAPER:
         return Judged(NOT_REPRODUCED, f"{found}: {words}", rows, shown(run, "paths"))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from analysis import text
-from analysis.claims import judging
-from analysis.claims.judging import answer, near, shown, together, told
+from analysis.claims.judging import UNTOLD, answer, near, shown, together, told, untold_row
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
 from analysis.claims.shared_runs import (
     CPU_OVERHEAD,
@@ -41,7 +40,7 @@ def _stragglers(run: Run) -> Judged:
     found = straggler.verdict(run)
     rows = tuple(_row(piece) for piece in found.evidence if piece.unit)
     slow = {each.label: each.slowdown for each in straggler.straggles(run)}
-    words = ", ".join(f"{label} {text.times(value)}" for label, value in slow.items()) or judging.UNTOLD
+    words = ", ".join(f"{label} {text.times(value)}" for label, value in slow.items()) or UNTOLD
     verdict = REPRODUCED if found.verdict == straggler.REPRODUCED else NOT_REPRODUCED
     more = tuple(told(f"step of all, {label}", value, "x", "steps of measured.json") for label, value in slow.items())
     return Judged(
@@ -108,7 +107,7 @@ def _rates(found: list[Point]) -> dict[str, float | None]:
 
 
 def _untold(quantity: str) -> tuple[Row]:
-    return (Row(quantity, NEEDED_BYTES_PS, None, None, "bytes/s", "", None, judging.UNTOLD),)
+    return (untold_row(quantity, NEEDED_BYTES_PS, "bytes/s"),)
 
 
 def _waits(name: str, rate: float) -> Row:

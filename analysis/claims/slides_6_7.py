@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis import text
-from analysis.claims.judging import UNTOLD, shown, told
+from analysis.claims.judging import UNTOLD, shown, told, untold, untold_row
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, Claim, Judged, Row
 from analysis.kinds import parallelism
 from analysis.kinds.federated_rounds import Cast, cast_of, finished
@@ -23,7 +23,7 @@ def _updates_only(run: Run) -> Judged:
     cast, rounds = cast_of(run), len(finished(run))
     flows = run.entries("flows", ("sender", "receiver")) if "flows" in run.measured else []
     if cast is None or not rounds or not flows:
-        return Judged(NOT_REPRODUCED, UNTOLD, (Row("clients' bytes", None, None, None, "bytes", "", None, UNTOLD),))
+        return untold("clients' bytes", None, "bytes")
     counted = {(each["sender"], each["receiver"]): _sent(each) for each in flows}
     rows = _traffic_rows(cast, rounds, counted)
     up = rows[1].measured
@@ -82,7 +82,7 @@ def _constant(run: Run) -> Judged:
     words = ", ".join(f"{way} {share:.0%}" for way, share in shares.items() if share is not None)
     because = f"{answer}: communication takes of a step {words or UNTOLD}"
     verdict = REPRODUCED if answer == parallelism.REPRODUCED else NOT_REPRODUCED
-    empty = Row("share of a step", None, None, None, "%", "", None, UNTOLD)
+    empty = untold_row("share of a step", None, "%")
     return Judged(verdict, because, tuple(rows) or (empty,), shown(run, "parts"))
 
 

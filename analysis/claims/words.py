@@ -61,19 +61,6 @@ def first_figures(claim: Mapping[str, Any]) -> tuple[str, str]:
     return claimed, ", ".join(figure(row["measured"], row["unit"]) for row in shown) + more
 
 
-def made_by(facts: Mapping[str, Any]) -> str:
-    """Where a walk comes from, in a sentence."""
-
-    def listed(name: str) -> str:
-        return ", ".join(map(str, facts[name])) or "unknown"
-
-    return (
-        f"fabriclab {listed('fabriclab')} at commit {listed('git_commit')}, lab kernel {listed('kernel')}, seed "
-        f"{listed('seed')}, {listed('clock')} clock, Python {listed('python')}, {str(facts['date'])[:10]}: "
-        f"{text.counted(facts['runs'], 'run')}, {text.digits(facts['core_s'] / 60)} minutes of one core."
-    )
-
-
 def counted(verdicts: Mapping[str, int]) -> str:
     """How many claims have which verdict."""
     total = sum(verdicts.values())

@@ -87,13 +87,8 @@ def _row(found: Sweep, point: Point) -> list[Cell]:
 
 def _cell(point: Point, key: str) -> Cell:
     """What the point has of a key, sorted by its number where it is one; a dash where it leaves the key alone."""
-    value = point.values.get(key)
-    is_number = isinstance(value, (int, float))
-    return (
-        text.Quantity(point.changes.get(key, text.NOTHING), value if is_number else None)
-        if is_number
-        else (point.changes.get(key, text.NOTHING))
-    )
+    value, told = point.values.get(key), point.changes.get(key, text.NOTHING)
+    return text.Quantity(told, value) if isinstance(value, (int, float)) else told
 
 
 def _failures(found: Sweep) -> Html:

@@ -14,14 +14,12 @@ from analysis.papers.model import LINEAR, LOG, NAMES, Curve, CurveSet, Point, So
 
 _PAPER = "Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015"
 _ADDRESS = "https://doi.org/10.1145/2785956.2787484"
-_SHAPE = "a shape, quoted from memory of the paper"
 SENDERS = (2, 4, 8, 16)
-_MEMORY = "a shape from memory"
 _ROCE = "soft-RoCE on hosts that take no time; a queue pair has up to 513 packets under way"
 
 
 def _source(where: str, words: str) -> Source:
-    return Source(_PAPER, where, _ADDRESS, f"{_SHAPE}: {words}")
+    return Source(_PAPER, where, _ADDRESS, f"text: {words}")
 
 
 def ratio_run(senders: int) -> str:
@@ -44,7 +42,10 @@ FAIRNESS = CurveSet(
         Curve(
             "PFC alone",
             "",
-            _source("figure 3", "half for the flow alone, the rest shared"),
+            _source(
+                "section 2.2, figure 3",
+                "the flow alone gets as much as 20 of 40 Gb/s when the others share one port; the rest is shared alike",
+            ),
             (Point("alone", 1 / 2, LOT_RUN), Point("sharing", 1 / 6, LOT_RUN)),
             lot_share,
             within=1.1,
@@ -54,7 +55,7 @@ FAIRNESS = CurveSet(
         Curve(
             "DCQCN",
             "",
-            _source("figure 8", "equal shares"),
+            _source("section 3.2, figure 8", "all four flows get an equal share of the bottleneck"),
             (Point("alone", 1 / 4, LOT_DCQCN_RUN), Point("sharing", 1 / 4, LOT_DCQCN_RUN)),
             lot_share,
             within=1.1,
@@ -74,18 +75,27 @@ VICTIM = CurveSet(
         Curve(
             "PFC alone",
             "",
-            _source("figure 4", "falls from half to a tenth of the line"),
+            _source(
+                "section 2.2, figure 4",
+                "the median of 250 transfers is 10 of 40 Gb/s, and 4.5 with two senders elsewhere; with one of them it "
+                "is drawn alone",
+            ),
             tuple(
-                Point(extra, published, run) for extra, published, run in zip((0, 1, 2), (0.5, None, 0.1), VICTIM_RUNS)
+                Point(extra, published, run)
+                for extra, published, run in zip((0, 1, 2), (10 / 40, None, 4.5 / 40), VICTIM_RUNS)
             ),
             victim_line_share,
             within=1.25,
-            why=f"{_MEMORY}, as experiment victim judges it",
+            why="as experiment victim judges it",
+            every=True,
         ),
         Curve(
             "DCQCN",
             "",
-            _source("figure 9", "cured: all that its way leaves"),
+            _source(
+                "section 3.2, figure 9",
+                "the victim's throughput does not change as senders are added; taken as all that its way leaves",
+            ),
             tuple(Point(extra, 1.0, run) for extra, run in zip((0, 1, 2), VICTIM_DCQCN_RUNS)),
             victim_way_share,
             within=1 / 0.9,
@@ -94,7 +104,8 @@ VICTIM = CurveSet(
         ),
     ),
     differs=(
-        "the flow waits with its four neighbours and gets what each of them does, a quarter of the line, not half",
+        "further senders come in by a port each, and ports are served alike; in the paper they meet the others on two "
+        "switches, where hashes decide",
         "one spine with uplinks as fast as both of the paper's; further senders have a leaf of their own",
         _ROCE,
     ),
@@ -109,8 +120,8 @@ CONVERGENCE = CurveSet(
         Curve(
             "use of the line",
             "",
-            _source("section 6", "more than 97 % of the line"),
-            tuple(Point(senders, 0.97, ratio_run(senders)) for senders in SENDERS),
+            _source("section 6.1", "always more than 39 of 40 Gb/s, for 1 to 19 senders to one receiver"),
+            tuple(Point(senders, 39 / 40, ratio_run(senders)) for senders in SENDERS),
             line_share,
             within=1.0,
             why="a bound",
@@ -120,7 +131,7 @@ CONVERGENCE = CurveSet(
         Curve(
             "Jain's index",
             "",
-            _source("section 6", "fair"),
+            _source("section 6.1", "flows get a similar throughput on average; taken as an index of 1"),
             tuple(Point(senders, 1.0, ratio_run(senders)) for senders in SENDERS),
             jain,
             within=1 / 0.95,

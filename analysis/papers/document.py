@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from analysis.claims.document import made_by
+from analysis import made_by
 from analysis.papers.model import Curve, CurveSet
 from analysis.papers.scores import AGREES, DISAGREES, NOT_MEASURED, Score
 
@@ -26,7 +26,7 @@ def document(
     return {
         "format": FORMAT,
         "command": command,
-        "made_by": made_by(provenances),
+        "made_by": made_by.facts(provenances),
         "verdicts": {verdict: counted[verdict] for verdict in (AGREES, DISAGREES, NOT_MEASURED)},
         "sets": told,
     }

@@ -32,9 +32,12 @@ _STACK = (
     "ns-2's NewReno is Linux without SACK, RACK and tail loss probes, which waits for a timeout where a retransmission "
     "is lost, and where too few duplicate acknowledgements come"
 )
-_MODERN = "CUBIC with SACK, RACK and tail loss probes, Linux's default, in the place of ns-2's NewReno"
+_MODERN = (
+    "CUBIC with SACK, RACK and tail loss probes, Linux's default but for the initial window, in the place of ns-2's "
+    "NewReno"
+)
 OLD, TODAY = "newreno", "modern"  # stacks of the experiment fast08
-_START = "connections begin with 10 packets (RFC 6928), not with 2 as in 2008"
+_START = "connections begin with 2 packets, ns-2's default (windowInit_), which is taken for the paper's"
 
 
 def run_name(buffer: str, servers: int, stack: str = OLD) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from analysis import text
-from analysis.claims.words import made_by
+from analysis import made_by, text
 from analysis.figures.style import Drawn
 from analysis.pages import shell
 from analysis.pages.markup import Cell, Html, table
@@ -26,7 +25,7 @@ def page(told: Mapping[str, Any], figures: Mapping[str, Drawn]) -> str:
     """The whole page of a document (analysis/papers/document.py) with the figure of each set."""
     body = (
         paragraph(RULE, "soft"),
-        paragraph(made_by(told["made_by"]), "soft"),
+        paragraph(made_by.words(told["made_by"]), "soft"),
         shell.tiles((name, str(count)) for name, count in told["verdicts"].items()),
         section("Scores", _scores(told)),
         *(_set(each, figures[each["key"]]) for each in told["sets"]),

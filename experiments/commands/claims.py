@@ -14,21 +14,17 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments import claims as walking
-from experiments import rundir, screen
+from experiments import screen, walking
+from experiments.claims import COMMAND, DOCUMENT, PAGE, planned
 from experiments.commands.concluding import DAMAGE, keep_matplotlib_at_home
-from experiments.commands.interrupting import INTERRUPTED, stopping
-from experiments.commands.setting import setting_of
-from experiments.launch import STALL_S
+from experiments.commands.interrupting import INTERRUPTED
+from experiments.commands.walking import held, line, provenances, run_missing, setting
 from topologies.units import BadRequest
 
 if TYPE_CHECKING:
     from analysis.claims.document import Attempt
     from analysis.claims.model import Claim, Judged
     from analysis.run import Run
-    from experiments.runner import Setting
-
-_WATCHDOG_S = 1800.0
 
 
 def claims(arguments: argparse.Namespace) -> int:
@@ -36,34 +32,11 @@ def claims(arguments: argparse.Namespace) -> int:
     from analysis.claims import CLAIMS
 
     asked = walking.chosen(CLAIMS, arguments.only)
-    wanted = walking.planned(CLAIMS, arguments.mode, asked)
-    setting = setting_of([run for each in wanted for run in each.runs], "virtual", None, _WATCHDOG_S, STALL_S)
-    out = walking.opened(arguments.out)
-    held = walking.lock(out)
-    try:
-        failures = _run(wanted, out / arguments.mode, setting)
-        if failures is None:
-            screen.say(f"stopped: what is done is kept in {out}; the same command with --out {out} goes on")
-            return INTERRUPTED
-        return conclude(arguments, asked, wanted, out, failures)
-    finally:
-        os.close(held)
-        rundir.hand_over(out)
-
-
-def _run(wanted: Sequence[walking.Wanted], folder: Path, setting: Setting) -> dict[str, str] | None:
-    """Do what is not done yet; name of a run -> why it failed; None when stopped."""
-    every = walking.steps(wanted, folder)
-    waiting = [step for step in every if not walking.is_done(step)]
-    runs = f"{len(every)} run{'' if len(every) == 1 else 's'}"
-    screen.say(f"{runs}, {len(every) - len(waiting)} of them done already")
-    walking.clear(wanted, waiting, folder)
-    walking.measure_host(wanted, folder, screen.say)
-    with stopping() as stop:
-        failures = walking.run_steps(waiting, setting, stop, screen.say)
-    for name, why in failures.items():
-        screen.say(f"run_experiment: {name}: {why}")
-    return None if stop.requested else failures
+    wanted = planned(CLAIMS, arguments.mode, asked)
+    shared = setting(wanted)
+    with held(arguments.out, COMMAND) as out:
+        failures = run_missing(wanted, out / arguments.mode, out, shared)
+        return INTERRUPTED if failures is None else conclude(arguments, asked, wanted, out, failures)
 
 
 def conclude(
@@ -83,9 +56,9 @@ def conclude(
     attempts = _attempts(asked, wanted, out / arguments.mode, failures)
     check(attempts)
     command = shlex.join(["./run_experiment", *sys.argv[1:]])
-    told = document(Walk(arguments.mode, out, command, attempts, _provenances(wanted, out / arguments.mode)))
-    write_whole(out / walking.DOCUMENT, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
-    write_whole(out / walking.PAGE, page(told, out))
+    told = document(Walk(arguments.mode, out, command, attempts, provenances(wanted, out / arguments.mode)))
+    write_whole(out / DOCUMENT, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    write_whole(out / PAGE, page(told, out))
     if arguments.markdown is not None:
         write_whole(arguments.markdown, markdown(told))
     _show(told, out, arguments.json)
@@ -104,7 +77,7 @@ def _show(told: Mapping[str, Any], out: Path, as_json: bool) -> None:
     ]
     screen.table("The lecture's claims", ("slide", "claim", "claimed", "measured", "verdict"), rows)
     print(words.counted(told["verdicts"]))
-    print(f"page: {out / walking.PAGE}")
+    print(f"page: {out / PAGE}")
 
 
 def _attempts(
@@ -161,7 +134,7 @@ def _judge_all(wanted: walking.Wanted, folder: Path) -> dict[str, Judged | str]:
                 write_summary(case)
             write_report(run)
     except (BadRequest, *DAMAGE) as error:
-        return dict.fromkeys((claim.key for claim in wanted.claims), f"no report: {_line(error)}")
+        return dict.fromkeys((claim.key for claim in wanted.claims), f"no report: {line(error)}")
     return {claim.key: _judge(claim, run) for claim in wanted.claims}
 
 
@@ -169,14 +142,4 @@ def _judge(claim: Claim, run: Run) -> Judged | str:
     try:
         return claim.judge(run)
     except (BadRequest, *DAMAGE) as error:
-        return f"could not be judged: {_line(error)}"
-
-
-def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def _provenances(wanted: Sequence[walking.Wanted], folder: Path) -> list[dict[str, Any]]:
-    """Where each run comes from, as far as it was made."""
-    paths = [step.folder / "provenance.json" for step in walking.steps(wanted, folder)]
-    return [json.loads(path.read_text()) for path in paths if path.is_file()]
+        return f"could not be judged: {line(error)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import json
 import os
 import shlex
@@ -14,6 +13,7 @@ from typing import Any
 
 from experiments import analyze as analyzing
 from experiments import screen
+from experiments.rundir import FULL
 from lab.cache import own_cache
 from topologies.units import BadRequest
 
@@ -106,9 +106,6 @@ DAMAGE = (
 )
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk, or what of it is the user's
-
-
 @contextmanager
 def whole(*folders: Path) -> Iterator[None]:
     """Run directories are taken to be sound; what shows that one is not is told in one line, as is a full disk, whose
@@ -118,7 +115,7 @@ def whole(*folders: Path) -> Iterator[None]:
     except BadRequest:
         raise
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in FULL:
             raise
         named = shlex.join(map(str, folders))
         raise RuntimeError(

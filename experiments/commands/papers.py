@@ -4,64 +4,45 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments import rundir, screen
+from experiments import screen, walking
 from experiments.commands.concluding import DAMAGE, keep_matplotlib_at_home
-from experiments.commands.interrupting import INTERRUPTED, stopping
-from experiments.commands.setting import setting_of
-from experiments.launch import STALL_S
+from experiments.commands.interrupting import INTERRUPTED
+from experiments.commands.walking import held, line, provenances, run_missing, setting
 from topologies.units import BadRequest
 
 if TYPE_CHECKING:
     from analysis.papers.model import CurveSet
     from analysis.run import Run
-    from experiments.claims import Step
-
-_WATCHDOG_S = 1800.0
+    from experiments.walking import Wanted
 
 
 def papers(arguments: argparse.Namespace) -> int:
     """Run what the curves need, score them, write the page; exit status 1 when a run failed."""
     keep_matplotlib_at_home()
-    from analysis import text
     from analysis.papers.sets import SETS
-    from experiments import claims as walking
     from experiments import papers as comparing
 
-    asked = comparing.chosen(SETS, arguments.only)
+    asked = walking.chosen(SETS, arguments.only)
     wanted = comparing.planned(asked)
-    setting = setting_of([run for each in wanted for run in each.runs], "virtual", None, _WATCHDOG_S, STALL_S)
-    out = walking.opened(arguments.out, comparing.NAME)
-    held = walking.lock(out, comparing.NAME)
-    try:
-        steps = walking.steps(wanted, out / comparing.RUNS)
-        waiting = [step for step in steps if not walking.is_done(step)]
-        screen.say(f"{text.counted(len(steps), 'run')}, {len(steps) - len(waiting)} of them done already")
-        walking.clear(wanted, waiting, out / comparing.RUNS)
-        with stopping() as stop:
-            failures = walking.run_steps(waiting, setting, stop, screen.say)
-        for name, why in failures.items():
-            screen.say(f"run_experiment: {name}: {why}")
-        if stop.requested:
-            screen.say(f"stopped: what is done is kept in {out}; the same command with --out {out} goes on")
+    shared = setting(wanted)
+    with held(arguments.out, comparing.NAME) as out:
+        failures = run_missing(wanted, out / comparing.RUNS, out, shared)
+        if failures is None:
             return INTERRUPTED
-        _conclude(arguments, asked, steps, out, failures)
+        _conclude(arguments, asked, wanted, out, failures)
         return 1 if failures else 0
-    finally:
-        os.close(held)
-        rundir.hand_over(out)
 
 
 def _conclude(
     arguments: argparse.Namespace,
     asked: Sequence[CurveSet],
-    steps: Sequence[Step],
+    wanted: Sequence[Wanted],
     out: Path,
     failures: Mapping[str, str],
 ) -> None:
@@ -71,10 +52,11 @@ def _conclude(
     from analysis.papers.figures import draw_all
     from analysis.papers.page import page
     from analysis.run import Run
-    from experiments.papers import DOCUMENT, FIGURES, PAGE
+    from experiments.papers import DOCUMENT, FIGURES, PAGE, RUNS
 
-    runs = {step.wanted.name: Run(step.folder) for step in steps if step.name not in failures}
-    facts = [json.loads((run.path / "provenance.json").read_text()) for run in runs.values()]
+    sound = [each for each in wanted if each.name not in failures]
+    runs = {each.name: Run(out / RUNS / each.name) for each in sound}
+    facts = provenances(sound, out / RUNS)
     told = document(asked, _scored(asked, runs), facts, shlex.join(["./run_experiment", *sys.argv[1:]]))
     write_whole(out / DOCUMENT, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
     write_whole(out / PAGE, page(told, draw_all(told, out / FIGURES)))
@@ -105,7 +87,7 @@ def _value(measure: Any, run: Run | None, place: Any) -> float | None:
         value: float | None = measure(run, place)
         return value
     except (BadRequest, *DAMAGE) as error:
-        screen.say(f"run_experiment: {run.path.name}: {type(error).__name__}: {' '.join(str(error).split())}")
+        screen.say(f"run_experiment: {run.path.name}: {line(error)}")
         return None
 
 

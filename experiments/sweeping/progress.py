@@ -13,15 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from experiments import screen
 
 _LINE_S = 10.0
-_MINUTES_FROM_S = 120.0
 
 
 def left_words(walls_s: list[float], left: int, at_once: int) -> str:
     """How long so many runs may still take, by the wall seconds of those that have ended; empty before one has."""
     if not walls_s or not left:
         return ""
-    left_s = fmean(walls_s) * left / max(1, min(at_once, left))
-    return f"about {left_s / 60:.0f} min left" if left_s >= _MINUTES_FROM_S else f"about {left_s:.0f} s left"
+    return screen.left(fmean(walls_s) * left / max(1, min(at_once, left)))
 
 
 @contextmanager
@@ -36,10 +34,11 @@ def shown(runs: int, kept: int, at_once: Callable[[], int]) -> Iterator[Callable
         told_s = time.monotonic()
 
         def hear(row: Mapping[str, Any]) -> None:
-            nonlocal told_s, walls_s
+            nonlocal told_s
             counts["done"] += 1
             counts["failed"] += row.get("failure") is not None
-            walls_s += [row["wall_s"]] if "wall_s" in row else []  # nobody knows it of a run whose worker died
+            if "wall_s" in row:  # nobody knows it of a run whose worker died
+                walls_s.append(row["wall_s"])
             words = _words(runs, counts, left_words(walls_s, runs - counts["done"], at_once()))
             bar.update(task, completed=counts["done"], description=words)
             if not screen.err.is_terminal and time.monotonic() - told_s > _LINE_S:

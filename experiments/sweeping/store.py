@@ -7,8 +7,6 @@ that no reader finds a run twice; what a kill leaves in between is set right whe
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import shutil
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.files import write_whole
 from analysis.sweep import PLAN, RESULTS
+from experiments import rundir
 from topologies.units import BadRequest
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 ASIDE = ("git_commit", "command")  # of a plan: they may differ where it is gone on with
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _MADE_BY = ("fabriclab", "code", "kernel")
 _ONE_FILE, _RUNNING = "runs.parquet", "running"
 
@@ -98,7 +96,7 @@ class Store:
         try:
             yield
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in rundir.FULL:
                 raise
             raise RuntimeError(
                 f"{self.folder} cannot hold the results ({error.strerror}); what ended before is kept: make room, and"
@@ -138,14 +136,8 @@ def _read_table(folder: Path) -> Table | None:
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """The folder is this process's alone; raises BadRequest while another one sweeps into it."""
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise BadRequest(
-            f"out: {folder} is being written by another sweep; allowed: after its end, or another"
-        ) from None
+    taken = f"out: {folder} is being written by another sweep; allowed: after its end, or another"
+    descriptor = rundir.lock(folder / LOCK, taken)
     try:
         yield
     finally:

@@ -5,8 +5,6 @@ What this module needs stays loaded in a worker, so that a run costs little more
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import os
 import socket
 import statistics
@@ -15,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,7 @@ from analysis.kinds import kind_of
 from analysis.run import Run
 from analysis.summary import summarize
 from analysis.sweep import figure_columns
-from experiments import catalog, rundir
+from experiments import catalog, rundir, source
 from experiments.commands.setting import built_kernel
 from experiments.launch import STALL_S
 from experiments.runner import VIRTUAL, RunFailed, Setting, Task, run_task
@@ -33,9 +30,6 @@ from experiments.sweeping.plan import TOLD_COLUMNS, Order
 from lab.session import Stop
 from topologies.units import BadRequest
 
-PACKAGES = ("analysis", "controller", "experiments", "lab", "topologies", "workloads")
-_OF_NO_RUN = ("claims", "commands", "explain", "notebooks", "pages", "papers")  # folders that no figure comes from
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _MOST_WORDS = 400  # of a reason for a failure: what a kernel says last may be long
 
 
@@ -69,23 +63,7 @@ _running: set[Stop] = set()  # of this process
 def made_by() -> dict[str, str]:
     """What results are made by here, as far as it can change them: version, code, lab kernel."""
     kernel = built_kernel()
-    return {"fabriclab": rundir.version(), "code": _code(), "kernel": f"{kernel.version} {kernel.config_hash}"}
-
-
-def _code() -> str:
-    """A hash of our source as it is now: labs read it anew, and a commit says nothing of a work tree that differs."""
-    every = (path for package in PACKAGES for path in (rundir.ROOT / package).rglob("*.py"))
-    paths = sorted(path for path in every if path.parent.name not in _OF_NO_RUN)
-    return _hashed(tuple((path, path.stat().st_mtime_ns) for path in paths))
-
-
-@lru_cache(maxsize=1)
-def _hashed(files: tuple[tuple[Path, int], ...]) -> str:
-    """Of names and contents; the times are there so that what has changed is read again."""
-    found = hashlib.sha256()
-    for path, _ in files:
-        found.update(f"{path.relative_to(rundir.ROOT)}\0".encode() + path.read_bytes())
-    return found.hexdigest()[:12]
+    return {"fabriclab": rundir.version(), "code": source.code(), "kernel": f"{kernel.version} {kernel.config_hash}"}
 
 
 def stop_all() -> None:
@@ -198,7 +176,7 @@ def _reason(error: Exception) -> str:
 def _is_full(error: BaseException | None) -> bool:
     """Whether there is no room left for run directories."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in rundir.FULL:
             return True
         error = error.__cause__
     return False

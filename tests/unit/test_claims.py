@@ -18,10 +18,11 @@ from analysis.claims.markdown import anchor, markdown
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, VERDICTS, Claim, Judged, Row
 from analysis.claims.page import page
 from analysis.run import Run
-from experiments import claims as walking
-from experiments import cli, rundir, runner
+from experiments import claims, cli, rundir, runner, walking
 from experiments.commands import claims as command
+from lab.kernel import find_kernel
 from lab.session import Outcome, Stop
+from topologies.ground import LAB
 from topologies.units import BadRequest
 
 
@@ -67,7 +68,7 @@ def test_the_claims_are_in_the_lectures_order() -> None:
 
 @pytest.mark.parametrize("mode", document.MODES)
 def test_every_claims_run_can_be_planned(mode: str) -> None:
-    wanted = walking.planned(CLAIMS, mode, CLAIMS)
+    wanted = claims.planned(CLAIMS, mode, CLAIMS)
     assert len({each.name for each in wanted}) == len(wanted)
     assert sorted(each.key for one in wanted for each in one.claims) == sorted(each.key for each in CLAIMS)
     assert all(run.clock == "virtual" for each in wanted for run in each.runs)
@@ -78,7 +79,7 @@ def test_every_claims_run_can_be_planned(mode: str) -> None:
 
 def test_claims_of_equal_experiment_and_keys_share_a_run() -> None:
     both = [claim("one"), claim("two"), claim("three", full={"k": "6"}), claim("four", only=True)]
-    quick, full = (walking.planned(both, mode, both) for mode in document.MODES)
+    quick, full = (claims.planned(both, mode, both) for mode in document.MODES)
     assert [[each.key for each in one.claims] for one in quick] == [["one", "two", "three"], ["four"]]
     assert [[each.key for each in one.claims] for one in full] == [["one", "two"], ["three"], ["four"]]
     assert [run.label for run in quick[0].runs] == ["main", "leaf_spine"]
@@ -87,25 +88,25 @@ def test_claims_of_equal_experiment_and_keys_share_a_run() -> None:
 
 def test_a_runs_folder_has_the_same_name_whichever_claims_are_asked_for() -> None:
     both = [claim("one"), claim("two")]
-    (every,), (some,) = (walking.planned(both, "quick", asked) for asked in (both, both[1:]))
+    (every,), (some,) = (claims.planned(both, "quick", asked) for asked in (both, both[1:]))
     assert every.name == some.name == "hops-one"
     assert [each.key for each in some.claims] == ["two"]
 
 
 def test_cases_are_those_that_are_wanted_and_quick_makes_do_with_fewer() -> None:
     one = claim("one", "parallelism", cases=("tensor", "pipeline"), quick_cases=("tensor",))
-    labels = [[run.label for run in walking.planned([one], mode, [one])[0].runs] for mode in document.MODES]
+    labels = [[run.label for run in claims.planned([one], mode, [one])[0].runs] for mode in document.MODES]
     assert labels == [["main", "tensor"], ["main", "tensor", "pipeline"]]
 
 
 def test_a_case_that_an_experiment_does_not_have_is_a_bad_request() -> None:
     with pytest.raises(BadRequest, match="claim one: case 'tree'; allowed: leaf_spine"):
-        walking.planned([wrong := claim("one", cases=("tree",))], "quick", [wrong])
+        claims.planned([wrong := claim("one", cases=("tree",))], "quick", [wrong])
 
 
 def test_the_command_that_repeats_a_run_names_its_keys() -> None:
     one = claim("one", quick={"k": "4", "delay": "1us"}, only=True)
-    (wanted,) = walking.planned([one], "quick", [one])
+    (wanted,) = claims.planned([one], "quick", [one])
     assert wanted.command == "./run_experiment hops --set k=4 --set delay=1us --only"
 
 
@@ -126,16 +127,21 @@ def test_an_unknown_key_on_the_command_line_is_one_line(capsys: pytest.CaptureFi
 def done(step: walking.Step, **facts: Any) -> None:
     step.folder.mkdir(parents=True)
     rundir.write_spec(step.folder, step.run.spec, experiment="hops", label=step.run.label, clock="virtual")
-    rundir.write_provenance(step.folder, {"ended_as": "done", "exit_status": 0, **facts})
+    kernel = runner.kernel_facts(find_kernel(), LAB)
+    rundir.write_provenance(step.folder, {"ended_as": "done", "exit_status": 0, "kernel": kernel, **facts})
 
 
 def hops_steps(folder: Path) -> list[walking.Step]:
     one = claim("one")
-    return walking.steps(walking.planned([one], "quick", [one]), folder)
+    return walking.steps(claims.planned([one], "quick", [one]), folder)
 
 
 @pytest.mark.parametrize(
-    "facts", [{"ended_as": "interrupted"}, {"exit_status": 1}, {"fabriclab": "0.0.1"}, {"git_commit": "another"}]
+    "facts",
+    [
+        *({"ended_as": "interrupted"}, {"exit_status": 1}, {"fabriclab": "0.0.1"}, {"code": "another"}),
+        *({"kernel": {"config_hash": "another"}}, {"kernel": None}),
+    ],
 )
 def test_only_a_whole_run_of_this_version_is_done(tmp_path: Path, facts: dict[str, Any]) -> None:
     first, second = hops_steps(tmp_path)
@@ -177,7 +183,7 @@ def test_this_machine_is_measured_once_for_all_runs_of_an_experiment(tmp_path: P
     both = [claim("one"), claim("two", only=True)]
     wanted = [
         dataclasses.replace(each, experiment=dataclasses.replace(each.experiment, on_host=measure))
-        for each in walking.planned(both, "quick", both)
+        for each in claims.planned(both, "quick", both)
     ]
     for _ in range(2):
         walking.measure_host(wanted, tmp_path, asked.append)
@@ -188,17 +194,17 @@ def test_this_machine_is_measured_once_for_all_runs_of_an_experiment(tmp_path: P
 def test_a_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
     with pytest.raises(BadRequest, match="is not empty; allowed: a new or an empty folder, or one that `claims` wrote"):
-        walking.opened(tmp_path)
-    assert walking.opened(tmp_path / "new") == tmp_path / "new"
+        walking.opened(tmp_path, claims.COMMAND)
+    assert walking.opened(tmp_path / "new", claims.COMMAND) == tmp_path / "new"
 
 
 def test_two_walks_do_not_share_a_folder(tmp_path: Path) -> None:
-    held = walking.lock(tmp_path)
+    held = walking.lock(tmp_path, claims.COMMAND)
     with pytest.raises(BadRequest, match="runs in"):
-        walking.lock(tmp_path)
+        walking.lock(tmp_path, claims.COMMAND)
     os.close(held)
-    os.close(walking.lock(tmp_path))
-    assert walking.opened(tmp_path) == tmp_path
+    os.close(walking.lock(tmp_path, claims.COMMAND))
+    assert walking.opened(tmp_path, claims.COMMAND) == tmp_path
 
 
 # --- running
@@ -216,7 +222,7 @@ def ran(
     both = [claim("one"), claim("two", "parallelism", only=True)]
     told: list[str] = []
     setting = runner.Setting(None, "virtual", ())
-    waiting = walking.steps(walking.planned(both, "quick", both), folder)
+    waiting = walking.steps(claims.planned(both, "quick", both), folder)
     return walking.run_steps(waiting, setting, stop, told.append), told
 
 
@@ -268,7 +274,7 @@ def test_after_a_stop_nothing_is_begun(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_a_run_that_fails_leaves_its_claims_not_reproduced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     both = [claim("one"), claim("two")]
-    wanted = walking.planned(both, "quick", both)
+    wanted = claims.planned(both, "quick", both)
     arguments = argparse.Namespace(mode="quick", json=True, markdown=tmp_path / "claims.md")
     status = command.conclude(arguments, both, wanted, tmp_path, {"hops-one/leaf_spine": "no end after 5 s"})
     told = json.loads(capsys.readouterr().out)

@@ -16,7 +16,7 @@ from analysis.papers.page import page
 from analysis.papers.scores import AGREES, DISAGREES, NOT_MEASURED, score
 from analysis.papers.sets import SETS
 from analysis.run import Run
-from experiments import papers
+from experiments import papers, walking
 from experiments.cli import main
 from tests.unit.frames import T0_NS
 from tests.unit.test_analysis_long_flows import LINE_BPS, MS, flow, long_run
@@ -47,9 +47,21 @@ def test_a_curve_says_where_it_comes_from_and_what_agreement_is(each: CurveSet, 
     assert each.differs
 
 
-def test_what_is_quoted_from_memory_says_so() -> None:
+def test_what_is_read_off_a_text_says_so() -> None:
     told = [curve.source.precision for each in SETS for curve in each.curves if each.key.startswith("dcqcn_")]
-    assert sum("memory" in precision for precision in told) == len(told) - 1  # but for HPCC's number
+    assert sum(precision.startswith("text: ") for precision in told) == len(told) - 1  # but for HPCC's number
+
+
+def test_the_curves_of_2008_begin_with_the_window_of_2008() -> None:
+    begins = {name: spec.initial_window_packets for name, (_, spec) in papers.all_runs().items()}
+    assert {
+        begins[point.run]
+        for each in SETS
+        for curve in each.curves
+        for point in curve.points
+        if each.key.startswith("fast08_")
+    } == {2}
+    assert {packets for name, packets in begins.items() if not name.startswith("fast08-")} == {10}
 
 
 def test_sets_and_curves_have_names_of_their_own() -> None:
@@ -90,10 +102,10 @@ def test_curves_of_the_same_runs_share_them() -> None:
 
 
 def test_sets_are_chosen_by_name_and_an_unknown_one_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert papers.chosen(SETS, None) == SETS
-    assert papers.chosen(SETS, ["dctcp_queue", "fast08_reno"]) == (fast08.RENO, dctcp.QUEUE)
+    assert walking.chosen(SETS, None) == SETS
+    assert walking.chosen(SETS, ["dctcp_queue", "fast08_reno"]) == (fast08.RENO, dctcp.QUEUE)
     with pytest.raises(BadRequest, match="--only: 'fast09' is unknown; allowed: fast08_buffers, "):
-        papers.chosen(SETS, ["fast09"])
+        walking.chosen(SETS, ["fast09"])
     assert main(["papers", "--only", "fast09"]) == 2
     assert capsys.readouterr().err.startswith("run_experiment: --only: 'fast09' is unknown; allowed: ")
 

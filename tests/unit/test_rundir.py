@@ -121,9 +121,9 @@ def test_the_version_is_the_metadatas() -> None:
 def test_outside_a_repository_the_commit_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rundir, "ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert rundir._git_commit() == "unknown"
+    assert rundir.git_commit() == "unknown"
     monkeypatch.setenv("PATH", "")
-    assert rundir._git_commit() == "unknown"
+    assert rundir.git_commit() == "unknown"
 
 
 # --- under sudo

@@ -70,11 +70,13 @@ def test_schedules_are_slowed_down() -> None:
 
 
 def test_no_value_of_a_key_hides_a_time() -> None:
-    """Values that are objects have times in them, and are those of the schedules above."""
+    """Values that are objects have times in them, and are those of the schedules above; of what the user's own code
+    waits nobody knows (kept_and_lost says so)."""
     classes = {
         name: set(re.findall(r"\b[A-Z]\w+", str(item.type))) - {"None", "Fraction"} for name, item in keys().items()
     }
     assert {name: found for name, found in classes.items() if found} == {
+        **dict.fromkeys(("topology", "workload", "policy"), {"Plug"}),
         "failure": {"Failure"},
         "traffic": {"Flow"},
         "stuck": {"Stuck"},

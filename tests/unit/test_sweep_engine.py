@@ -184,21 +184,6 @@ def test_a_worker_of_another_version_ends_the_sweep(monkeypatch: pytest.MonkeyPa
     assert ended.hopeless.endswith("has another code now: abc, and the sweep is made by def: restore it")
 
 
-def test_code_that_has_changed_is_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker.rundir, "ROOT", tmp_path)
-    source = tmp_path / "lab" / "boot.py"
-    source.parent.mkdir()
-    source.write_text("x = 1")
-    before = worker._code()
-    assert worker._code() == before
-    source.write_text("x = 2")
-    os.utime(source, ns=(0, 0))
-    assert worker._code() != before
-    (tmp_path / "lab" / "notes.txt").write_text("no code")
-    source.write_text("x = 1")
-    assert worker._code() == before
-
-
 @pytest.mark.parametrize(("name", "own"), [("incast", "median_round_seconds"), ("all-reduce", "busbw_bps")])
 def test_a_run_tells_its_summary_as_columns(name: str, own: str) -> None:
     run = Run(ROOT / "analysis" / "notebooks" / "runs" / name)
