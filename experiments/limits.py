@@ -23,6 +23,7 @@ from topologies.units import format_bytes, format_duration, format_rate
 TICK_NS = 1_000_000  # the lab kernel's HZ is 1000
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9000
 MOST_RTT_NS = 900_000_000
+MOST_INITIAL_WINDOW = 10_000
 MOST_FAILURES = 1000
 MOST_PROBED_PAIRS = 20_000  # a millisecond of wall time each, and more
 MOST_BUFFER_BYTES = 1 << 31
@@ -99,6 +100,8 @@ def _check(spec: Spec) -> None:
             f"{format_duration(spec.rto_min_ns)} is given",
             f"whole timer ticks of {format_duration(TICK_NS)}, one or more",
         )
+    if spec.initial_window_packets > MOST_INITIAL_WINDOW:
+        refuse("initial_window", f"{spec.initial_window_packets} is given", f"1 to {MOST_INITIAL_WINDOW}")
     if spec.rtt_ns > MOST_RTT_NS:
         refuse(
             "delay, switch_delay",
@@ -229,6 +232,7 @@ def host_profile(spec: Spec) -> HostProfile:
         ecn=spec.queue in MARKING_QUEUES,
         socket_buffer_bytes=socket_buffer_bytes(spec),
         roce=is_roce,
+        initial_window_packets=spec.initial_window_packets,
     )
 
 

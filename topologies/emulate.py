@@ -30,6 +30,7 @@ from topologies.netlink import (
     Netlink,
     Port,
     Request,
+    RouteTcp,
     delete_link,
     link_down,
     link_up,
@@ -245,17 +246,21 @@ class Fabric(Mininet):
         """A host's routes by these interfaces: everything by eth0, through the gateway where switches route; by each
         further one the hosts on the switch behind it."""
         gateway = GATEWAY if self.openflow_controller else None
-        cc = None if self.ground.is_ours else self.host_profile.cc
-        rto_min_ms, rest_ns = divmod(self.host_profile.rto_min_ns, 1_000_000)
-        if rest_ns:
-            raise ValueError(f"rto_min_ns {self.host_profile.rto_min_ns}: the kernel takes whole milliseconds")
+        tcp = self._route_tcp()
         for intf in intfs:
             index = host.ifindexes[intf.name]
             if intf is host.intfList()[0]:
-                yield new_route(index, SUBNET, PREFIX_LENGTH, rto_min_ms, gateway, cc)
+                yield new_route(index, SUBNET, PREFIX_LENGTH, tcp, gateway)
                 continue
             for peer in self._behind(intf):
-                yield new_route(index, peer, 32, rto_min_ms, gateway, cc)
+                yield new_route(index, peer, 32, tcp, gateway)
+
+    def _route_tcp(self) -> RouteTcp:
+        profile = self.host_profile
+        rto_min_ms, rest_ns = divmod(profile.rto_min_ns, 1_000_000)
+        if rest_ns:
+            raise ValueError(f"rto_min_ns {profile.rto_min_ns}: the kernel takes whole milliseconds")
+        return RouteTcp(rto_min_ms, profile.initial_window_packets, None if self.ground.is_ours else profile.cc)
 
     @staticmethod
     def _behind(intf: FabricIntf) -> Iterator[str]:

@@ -180,7 +180,7 @@ _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_NET_NS_FD, _IFLA_G
 _IFLA_INFO_KIND, _IFLA_INFO_DATA, _VETH_INFO_PEER = 1, 2, 1
 _IFA_LOCAL, _IFA_ADDRESS, _IFA_FLAGS, _IFA_F_NOPREFIXROUTE = 2, 1, 8, 0x200
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_METRICS = 1, 4, 5, 8
-_RTAX_LOCK, _RTAX_RTO_MIN, _RTAX_CC_ALGO = 1, 13, 16
+_RTAX_LOCK, _RTAX_INITCWND, _RTAX_RTO_MIN, _RTAX_CC_ALGO = 1, 11, 13, 16
 _RTNH_F_ONLINK, _SCOPE_UNIVERSE, _SCOPE_LINK = 4, 0, 253
 
 
@@ -249,22 +249,35 @@ def new_address(ifindex: int, address: str, prefix_length: int) -> Request:
     return Request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, body, f"add address {address}/{prefix_length}")
 
 
-def new_route(
-    ifindex: int, subnet: str, prefix_length: int, rto_min_ms: int, gateway: str | None = None, cc: str | None = None
-) -> Request:
-    """The route to a subnet, on the link or through a gateway on it, with the TCP RTO minimum of its connections
-    (metric rto_min, tcp_rto_min in include/net/tcp.h), which is also the most that they delay an acknowledgement
-    (tcp_delack_max in net/ipv4/tcp_output.c), and their congestion control (None: the namespace's)."""
+@dataclass(frozen=True)
+class RouteTcp:
+    """What a route says of the TCP connections over it: their RTO minimum (metric rto_min, tcp_rto_min in
+    include/net/tcp.h), which is also the most that they delay an acknowledgement (tcp_delack_max in
+    net/ipv4/tcp_output.c); the packets that they begin with, and begin again with when they were idle (initcwnd,
+    tcp_init_cwnd in net/ipv4/tcp_input.c); and their congestion control (None: the namespace's)."""
+
+    rto_min_ms: int
+    initial_window_packets: int
+    cc: str | None = None
+
+    def metrics(self) -> list[bytes]:
+        """The attributes within RTA_METRICS."""
+        return [
+            number(_RTAX_LOCK, 1 << _RTAX_RTO_MIN),  # TCP heeds the metric only when it is locked
+            number(_RTAX_INITCWND, self.initial_window_packets),
+            number(_RTAX_RTO_MIN, self.rto_min_ms),
+            *([text(_RTAX_CC_ALGO, self.cc)] if self.cc else []),
+        ]
+
+
+def new_route(ifindex: int, subnet: str, prefix_length: int, tcp: RouteTcp, gateway: str | None = None) -> Request:
+    """The route to a subnet, on the link or through a gateway on it."""
     scope, flags = (_SCOPE_UNIVERSE, _RTNH_F_ONLINK) if gateway else (_SCOPE_LINK, 0)
     protocol_boot, table_main, unicast = 3, 254, 1
     body = struct.pack(
         "=BBBBBBBBI", socket.AF_INET, prefix_length, 0, 0, table_main, protocol_boot, scope, unicast, flags
     )
-    metrics = [
-        number(_RTAX_LOCK, 1 << _RTAX_RTO_MIN),  # TCP heeds the metric only when it is locked
-        number(_RTAX_RTO_MIN, rto_min_ms),
-        *([text(_RTAX_CC_ALGO, cc)] if cc else []),
-    ]
     body += attribute(_RTA_DST, socket.inet_aton(subnet)) + number(_RTA_OIF, ifindex)
-    body += (attribute(_RTA_GATEWAY, socket.inet_aton(gateway)) if gateway else b"") + nested(_RTA_METRICS, *metrics)
+    body += attribute(_RTA_GATEWAY, socket.inet_aton(gateway)) if gateway else b""
+    body += nested(_RTA_METRICS, *tcp.metrics())
     return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, body, f"add route {subnet}/{prefix_length}")

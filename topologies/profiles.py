@@ -91,8 +91,8 @@ class SwitchProfile:
 @dataclass(frozen=True)
 class HostProfile:
     """TCP of one host: congestion control by its kernel name, RTO minimum in ns, the loss-recovery options of Linux,
-    and the most that a socket may buffer each way, in bytes (Linux 7.3: 4 MiB to send, 32 MiB to receive). `roce`: it
-    has an RDMA device too (soft-RoCE)."""
+    the most that a socket may buffer each way, in bytes (Linux 7.3: 4 MiB to send, 32 MiB to receive), and the packets
+    that a connection begins with (Linux: 10, RFC 6928). `roce`: it has an RDMA device too (soft-RoCE)."""
 
     cc: str
     rto_min_ns: int
@@ -102,3 +102,4 @@ class HostProfile:
     ecn: bool = False
     socket_buffer_bytes: int = 6 << 20
     roce: bool = False
+    initial_window_packets: int = 10

@@ -59,6 +59,13 @@ class TransportKeys:
         TCP,
     )
     rto_min_ns: int = key("rto_min", SPAN, "200ms", "lower bound of the retransmission timeout", TCP)
+    initial_window_packets: int = key(
+        "initial_window",
+        COUNT,
+        10,
+        "packets that a connection begins with (RFC 6928), and again once it was idle for a retransmission timeout",
+        TCP,
+    )
     verb: str | None = key(
         "verb", optional(choice("write", "send")), AUTO, "RDMA operation that moves the data", ROCE, auto="write"
     )

@@ -91,8 +91,8 @@ def test_without_a_victim_or_a_fabric_nothing_is_proven(tmp_path: Path) -> None:
     assert victim.verdict(Run(placeless.path)).verdict == NOT_PROVEN
 
 
-QUARTER = (
-    "not reproduced: 25 % is measured; paused as one, the victim gets what each of its 4 neighbours does, 25 % here"
+TWELFTH = (
+    "not reproduced: 8.3 % is measured; paused as one, the victim gets what each of its 4 neighbours does, 8.33 % here"
 )
 
 
@@ -111,10 +111,10 @@ def test_the_published_fall_stands_beside_ours(tmp_path: Path) -> None:
     crowded(run.path / "cases" / "lossy", 0.9, 0, {"pfc": "off", "label": "lossy"})
     rows = victim.compared(Run(run.path))
     assert [(row.label, row.published, row.verdict) for row in rows] == [
-        ("main", "a half", QUARTER),
+        ("main", "25 %", REPRODUCED),
         ("cured", "cured", REPRODUCED),
         ("cured", "more than 97 %", REPRODUCED),
-        ("two", "falls to a tenth", REPRODUCED),
+        ("two", "11.2 %", TWELFTH),
     ]
     assert (rows[0].modelled, rows[0].measured, rows[3].modelled) == ("25 %", "25 %", "8.33 %")
 

@@ -14,7 +14,7 @@ import pytest
 
 from topologies import hosts, live_queues, packet_sockets, qdisc, qdisc_kinds, trial
 from topologies.ground import LAB_REAL, LAB_VIRTUAL, MACHINE, NETDEV, OWN_KINDS, STOCK_KINDS, SYSTEM, Ground, own_kernel
-from topologies.netlink import NetlinkError, Request, attributes, new_route, one_segment
+from topologies.netlink import NetlinkError, Request, RouteTcp, attributes, new_route, one_segment
 from topologies.profiles import HostProfile, LinkProfile, Lossless, Marking, SwitchProfile
 
 STOCK = own_kernel(STOCK_KINDS, tick_ns=4_000_000, datapath=SYSTEM)
@@ -141,7 +141,7 @@ def test_another_curve_leaves_how_a_port_marks() -> None:
 
 
 def test_a_route_names_the_congestion_control() -> None:
-    plain, named = new_route(3, "10.0.0.0", 8, 200), new_route(3, "10.0.0.0", 8, 200, cc="cubic")
+    plain, named = (new_route(3, "10.0.0.0", 8, RouteTcp(200, 10, cc)) for cc in (None, "cubic"))
     metrics = attributes(attributes(named.body[12:])[8])
     assert metrics.pop(16) == b"cubic\0"
     assert metrics == attributes(attributes(plain.body[12:])[8])

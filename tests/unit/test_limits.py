@@ -31,6 +31,7 @@ def resolve(**keys: Any) -> Spec:
         ({"rto_min": "500us"}, "rto_min: 500us is given; allowed: whole timer ticks of 1ms, one or more"),
         ({"rto_min": "1500us"}, "rto_min: 1.5ms is given; allowed: whole timer ticks of 1ms, one or more"),
         ({"rto_min": "1ns"}, "rto_min: 1ns is given; allowed: whole timer ticks of 1ms, one or more"),
+        ({"initial_window": 10_001}, "initial_window: 10001 is given; allowed: 1 to 10000"),
         ({"senders": 1024}, "senders: 1024 is given; allowed: up to 1023"),
         ({"rate": "7bps"}, "rate: 7bps is given; allowed: whole bytes per second, 100Kbps to 3.2Tbps"),
         ({"rate": "3.3Tbps"}, "rate: 3.3Tbps is given; allowed: whole bytes per second, 100Kbps to 3.2Tbps"),
@@ -268,6 +269,8 @@ def test_a_fabric_or_workload_that_cannot_be_is_refused(keys: dict[str, Any], li
         {"mtu": "9000B"},
         {"buffer": "1514B"},
         {"rto_min": "1ms"},
+        {"initial_window": 1},
+        {"initial_window": 10_000},
         {"senders": 1023},
         {"rate": "100Kbps"},
         {"rate": "3.2Tbps"},
@@ -353,6 +356,8 @@ def test_profiles_carry_the_spec() -> None:
     assert switch.marking == MarkingByRate(((10**9, Marking(50_000, 50_000, 1.0, drop=False)),))
     assert switch.lossless is None
     assert not host.roce
+    assert host.initial_window_packets == 10
+    assert limits.host_profile(resolve(initial_window=2)).initial_window_packets == 2
     assert (host.cc, host.rto_min_ns, host.sack, host.tlp, host.rack, host.ecn) == (
         "dctcp",
         5_000_000,

@@ -19,6 +19,7 @@ from topologies.netlink import (
     NetlinkError,
     Port,
     Request,
+    RouteTcp,
     attribute,
     attributes,
     delete_link,
@@ -96,28 +97,30 @@ def test_new_address() -> None:
 
 
 def test_new_route_on_the_link() -> None:
-    request = new_route(3, "10.0.0.0", 8, rto_min_ms=200)
+    request = new_route(3, "10.0.0.0", 8, RouteTcp(200, 10))
     assert (request.kind, request.flags) == (24, 0x600)  # RTM_NEWROUTE, CREATE | EXCL
     assert request.body == hexed(
         "02 08 00 00 fe 03 fd 01", "00000000",  # AF_INET, /8, main table, boot, link scope, unicast
         "0800 0100 0a000000",  # RTA_DST
         "0800 0400 03000000",  # RTA_OIF
-        "1400 0880",  # RTA_METRICS
+        "1c00 0880",  # RTA_METRICS
         "0800 0100 00200000",  # RTAX_LOCK: bit 13
+        "0800 0b00 0a000000",  # RTAX_INITCWND, in packets
         "0800 0d00 c8000000",  # RTAX_RTO_MIN, in milliseconds
     )  # fmt: skip
 
 
 def test_new_route_through_a_gateway() -> None:
-    request = new_route(3, "10.0.0.0", 8, rto_min_ms=1, gateway="10.255.255.254")
+    request = new_route(3, "10.0.0.0", 8, RouteTcp(1, 2), "10.255.255.254")
     assert (request.kind, request.flags) == (24, 0x600)
     assert request.body == hexed(
         "02 08 00 00 fe 03 00 01", "04000000",  # universe scope; RTNH_F_ONLINK: no other route leads to the gateway
         "0800 0100 0a000000",
         "0800 0400 03000000",
         "0800 0500 0afffffe",  # RTA_GATEWAY
-        "1400 0880",
+        "1c00 0880",
         "0800 0100 00200000",
+        "0800 0b00 02000000",
         "0800 0d00 01000000",
     )  # fmt: skip
 
