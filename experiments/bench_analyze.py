@@ -18,8 +18,12 @@ from typing import IO
 
 import numpy as np
 
-from analysis.capture.packets import FIN, RST, SYN, TCP, Packets
+from analysis.capture.packets import ACK, FIN, RST, SYN, TCP, Damage, Packets, empty_columns
 from analysis.capture.reader import read_capture
+from analysis.transport.flows import flows_of
+from analysis.transport.recovery import Recovery
+from analysis.transport.retransmits import retransmissions
+from analysis.transport.sent import Flow
 from topologies.units import BadRequest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,6 +33,8 @@ _RECORD_BYTES, _FILE_BYTES, _ETHERNET_BYTES, _IP_BYTES = 16, 24, 14, 20
 _FEW_CONNECTIONS = 2
 _PAUSE_NS = 1_000_000  # between two repetitions
 _MOST_REPETITIONS = 1 << 16  # two bytes of the addresses tell them apart
+RETRANSMISSIONS = 50_000  # as many as the promise is of
+_RTO_MIN_NS = 200_000_000
 
 
 # A process is told to have held what its parent held when it began (getrusage(2)): so its parent is a small one.
@@ -67,6 +73,34 @@ def _cost(capture: str, given: IO[bytes] | None) -> Cost:
     if done.returncode:
         raise RuntimeError(f"analyze {capture} ended with status {done.returncode}")
     return Cost(time.monotonic() - began, int(done.stdout) * 1024)
+
+
+def explained_s(count: int) -> float:
+    """Processor seconds that it takes to find and tell apart `count` retransmissions of one flow."""
+    flow = resent_flow(count)
+    began_s = time.process_time()
+    found = len(retransmissions(flow, Recovery(_RTO_MIN_NS)))
+    taken_s = time.process_time() - began_s
+    if found != count:
+        raise RuntimeError(f"{found} retransmissions were found, and {count} are there")
+    return taken_s
+
+
+def resent_flow(count: int) -> Flow:
+    """A flow of which every other segment is sent again, 100 segments behind the newest: `count` of them."""
+    columns = empty_columns(5 * count)
+    step = np.arange(5 * count)
+    turn, kind = step // 5, step % 5  # two segments, one of them again, and two acknowledgements in each turn
+    is_data = kind < 3
+    place = np.where(kind == 2, np.maximum(2 * turn - 100, 0), np.where(is_data, 2 * turn + kind, 0)) * 1_000
+    columns["number"][:], columns["time_ns"][:], columns["ip_id"][:] = step + 1, step * 1_000, step % 2**16
+    columns["protocol"][:], columns["flags"][:], columns["window"][:] = TCP, ACK, 500
+    for name, there, back in (("src_ip", 2, 1), ("dst_ip", 1, 2), ("sport", 20_000, 5_000), ("dport", 5_000, 20_000)):
+        columns[name][:] = np.where(is_data, there, back)
+    columns["seq"][:], columns["payload_bytes"][:] = np.where(is_data, place, 7), np.where(is_data, 1_000, 0)
+    columns["ack"][:] = np.where(is_data, 7, np.maximum(2 * turn - 150, 0) * 1_000)
+    (flow,) = flows_of(Packets(**columns, ipv6=(), damage=Damage()))
+    return flow
 
 
 def repeated(capture: Path, size_bytes: int, kind: str) -> Iterator[bytes]:

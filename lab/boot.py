@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lab import huge_pages
 from lab.cache import own_cache
 from lab.session import Hear, Job, LabError, Outcome, Session, Start, Stop, control_folder, job_document, unheard
 
@@ -110,10 +111,10 @@ def _command(kernel: Path, job: Job, control: Path) -> tuple[str, ...]:
 @contextmanager
 def _core() -> Iterator[int]:
     """A processor core for one lab: one that no other lab of this user holds, else any. A lab is five times
-    slower when it wanders."""
+    slower when it wanders. Machines that share a home have their cores each."""
     cores = sorted(os.sched_getaffinity(0), reverse=True)
     for core in cores:
-        lock = _claim(own_cache() / "cores" / str(core))
+        lock = _claim(own_cache() / "cores" / os.uname().nodename / str(core))
         if lock is not None:
             try:
                 yield core
@@ -139,13 +140,15 @@ def _claim(path: Path) -> int | None:
 
 
 def memory_folder(memory_bytes: int) -> Path:
-    """A folder where the guest's memory can lie: enough room, memory-backed where possible, and not mounted noexec.
+    """A folder where the guest's memory can lie: enough room, memory-backed where possible, in huge pages where they
+    can be had, and not mounted noexec.
 
     $FABRICLAB_MEMORY alone when it is set. Raises LabError when there is none.
     """
     given = os.environ.get("FABRICLAB_MEMORY")
     candidates = [Path(given)] if given else [Path("/dev/shm"), Path(tempfile.gettempdir())]
-    for folder in candidates:
+    huge = None if given else huge_pages.folder()
+    for folder in (*([huge] if huge else ()), *candidates):
         if folder.is_dir() and os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
             space = os.statvfs(folder)
             if space.f_bavail * space.f_frsize >= memory_bytes:

@@ -3,17 +3,15 @@ ms."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from analysis.capture.packets import ACK, TCP, Damage, Packets, empty_columns
 from analysis.transport.events import FAST, GO_BACK_N, PROBE, RACK, RTO, UNEXPLAINED
 from analysis.transport.flows import flows_of
 from analysis.transport.recovery import Recovery, infer_recovery
 from analysis.transport.retransmits import compare_with_kernel, retransmissions
+from experiments.bench_analyze import explained_s
 from tests.unit.frames import Capture
 from tests.unit.talk import Talk
 from tests.unit.test_analysis_flows import flow_of
@@ -22,6 +20,7 @@ RTO_MIN_NS = 200_000_000
 RTO_US = 201_000
 LINUX = Recovery(RTO_MIN_NS)
 NO_PROBES = Recovery(RTO_MIN_NS, tlp=False)
+_FEW, _TIMES = 1_000, 16  # retransmissions whose growth in time is looked at
 
 
 def window(count: int = 6) -> Capture:
@@ -234,24 +233,11 @@ def test_duplicates_without_blocks_are_of_a_receiver_without_sack(tmp_path: Path
 # --- speed
 
 
-def test_fifty_thousand_retransmissions_take_a_second_at_most(tmp_path: Path) -> None:
-    """Every other segment of a hundred thousand is sent again, 100 segments behind the newest."""
-    columns = empty_columns(250_000)
-    step = np.arange(250_000)
-    turn, kind = step // 5, step % 5  # two segments, one of them again, and two acknowledgements in each turn
-    is_data = kind < 3
-    place = np.where(kind == 2, np.maximum(2 * turn - 100, 0), np.where(is_data, 2 * turn + kind, 0)) * 1_000
-    columns["number"][:], columns["time_ns"][:], columns["ip_id"][:] = step + 1, step * 1_000, step % 2**16
-    columns["protocol"][:], columns["flags"][:], columns["window"][:] = TCP, ACK, 500
-    for name, there, back in (("src_ip", 2, 1), ("dst_ip", 1, 2), ("sport", 20_000, 5_000), ("dport", 5_000, 20_000)):
-        columns[name][:] = np.where(is_data, there, back)
-    columns["seq"][:], columns["payload_bytes"][:] = np.where(is_data, place, 7), np.where(is_data, 1_000, 0)
-    columns["ack"][:] = np.where(is_data, 7, np.maximum(2 * turn - 150, 0) * 1_000)
-    (flow,) = flows_of(Packets(**columns, ipv6=(), damage=Damage()))
-    begin_s = time.process_time()
-    events = retransmissions(flow, LINUX)
-    assert len(events) == 50_000
-    assert time.process_time() - begin_s < 2  # twice what is promised: tests may run beside each other
+def test_sixteen_times_the_retransmissions_take_no_more_than_sixteen_times_as_long() -> None:
+    """In processor time, with room for what disturbs it on a busy machine; how long they take is told by `bench
+    analyze`."""
+    few = min(explained_s(_FEW) for _ in range(3))
+    assert explained_s(_TIMES * _FEW) < 4 * _TIMES * few  # if each looked at all others it would be 16 times as much
 
 
 @pytest.mark.parametrize(("timeouts", "agrees"), [(1, True), (2, False)])

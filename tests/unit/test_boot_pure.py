@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lab import boot, init, session
+from lab import boot, huge_pages, init, session
 from lab.boot import memory_folder
 from lab.session import Job, LabError, Outcome, Stop
 
@@ -255,6 +255,7 @@ def test_memory_lies_where_there_is_room(places: Path, monkeypatch: pytest.Monke
     with pytest.raises(LabError, match="no room for 1 MiB of guest memory in /no/such/folder: set FABRICLAB_MEMORY"):
         memory_folder(1 << 20)
     monkeypatch.delenv("FABRICLAB_MEMORY")
+    monkeypatch.setattr(huge_pages, "folder", lambda: None)
     assert memory_folder(1 << 20) in (Path("/dev/shm"), places / "tmp")
 
 
