@@ -76,7 +76,7 @@ def test_no_value_of_a_key_hides_a_time() -> None:
         name: set(re.findall(r"\b[A-Z]\w+", str(item.type))) - {"None", "Fraction"} for name, item in keys().items()
     }
     assert {name: found for name, found in classes.items() if found} == {
-        **dict.fromkeys(("topology", "workload", "policy"), {"Plug"}),
+        **{key: {"Plug"} for key in ("topology", "workload", "policy")},
         "failure": {"Failure"},
         "traffic": {"Flow"},
         "stuck": {"Stuck"},
