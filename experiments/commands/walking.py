@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis import text
 from experiments import rundir, screen, walking
 from experiments.commands.interrupting import stopping
 from experiments.commands.setting import setting_of
@@ -43,6 +42,8 @@ def held(out: Path | None, command: str) -> Iterator[Path]:
 def run_missing(wanted: Sequence[walking.Wanted], folder: Path, out: Path, setting: Setting) -> dict[str, str] | None:
     """Do below `folder` what is not done yet; name of a run -> why it failed; None when stopped, which is told, as is
     how `out` is gone on with."""
+    from analysis import text
+
     every = walking.steps(wanted, folder)
     waiting = [step for step in every if not walking.is_done(step)]
     screen.say(f"{text.counted(len(every), 'run')}, {len(every) - len(waiting)} of them done already")
