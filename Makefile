@@ -31,7 +31,7 @@ docs: packages environment  ## the documentation as a site, every link of it che
 	$(PYTHON) -m mkdocs build --strict
 
 test: setup examples lint  ## set up, also what the examples run on, lint, run every test: on all cores, then alone what needs that
-	$(PYTHON) -m pytest -p no:cacheprovider -n logical --dist loadfile -m "not alone"
+	$(PYTHON) -m pytest -p no:cacheprovider -n logical --dist loadfile --no-loadscope-reorder -m "not alone"
 	$(PYTHON) -m pytest -p no:cacheprovider -m alone
 
 lint: packages environment  ## ruff and mypy

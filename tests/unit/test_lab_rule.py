@@ -96,7 +96,7 @@ def test_make_test_asks_for_all_tests() -> None:
     asked = [line.partition("-m pytest ")[2] for line in done.stdout.splitlines() if "-m pytest" in line]
     assert [shlex.split(words)[-2:] for words in asked] == [["-m", half] for half in HALVES]
     assert {word for words in asked for word in shlex.split(words)} <= {
-        *("-p", "no:cacheprovider", "-n", "logical", "--dist", "loadfile", "-m"),
+        *("-p", "no:cacheprovider", "-n", "logical", "--dist", "loadfile", "--no-loadscope-reorder", "-m"),
         *HALVES,
     }
 
