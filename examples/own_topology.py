@@ -1,7 +1,7 @@
 """Two fabrics that are not built in: a dragonfly (Kim et al., ISCA 2008) and a random one (Jellyfish, NSDI 2012).
 
     ./run_experiment topo examples/own_topology.py:dragonfly --set hosts_per_leaf=4
-    ./run_experiment run examples/dragonfly.yaml
+    ./run_experiment run examples/own.yaml
 
 Every node of the graph is a switch with `hosts_per_leaf` hosts, every edge a link of `uplink_rate`.
 """

@@ -46,7 +46,7 @@ _COMMANDS = (
     "bench",
 )
 
-_MOST_COUNT = 100_000  # of repeats, or of workers
+_MOST_REPEATS, _MOST_WORKERS = 100_000, 1_024
 
 
 class _Parser(argparse.ArgumentParser):
@@ -303,12 +303,12 @@ def _add_sweep(commands: Any) -> None:
     swept.add_argument("--list", type=Path, metavar="FILE.yaml", help="a list of points, each a mapping of spec keys")
     _add_set(swept)
     swept.add_argument("--seed", help="seed of each point's first run; its others have the next ones")
-    swept.add_argument("--repeat", type=_count, default=1, metavar="R", help="runs of each point (default: 1)")
+    swept.add_argument("--repeat", type=_repeats, default=1, metavar="R", help="runs of each point (default: 1)")
     swept.add_argument("--leave-out", action="store_true", help="go on without points that cannot work, and tell them")
     swept.add_argument(
         "--scheduler", metavar="ADDRESS", help="a Dask scheduler that runs already (default: this machine)"
     )
-    swept.add_argument("--workers", type=_count, metavar="N", help="runs at a time here (default: one a core)")
+    swept.add_argument("--workers", type=_workers, metavar="N", help="runs at a time here (default: one a core)")
     swept.add_argument("--out", type=Path, metavar="DIR", help="where to; a sweep that it holds is gone on with")
     swept.add_argument("--retry", action="store_true", help="run again what failed before")
     swept.add_argument("--keep", action="store_true", help="keep the run directory of every run, in DIR/runs/")
@@ -323,9 +323,17 @@ def _add_sweep(commands: Any) -> None:
     swept.set_defaults(action=sweep.sweep)
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= _MOST_COUNT:
-        raise argparse.ArgumentTypeError(f"{text!r} is given; allowed: 1 to {_MOST_COUNT:,}")
+def _repeats(text: str) -> int:
+    return _count(text, _MOST_REPEATS)
+
+
+def _workers(text: str) -> int:
+    return _count(text, _MOST_WORKERS)
+
+
+def _count(text: str, most: int) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > len(str(most)) or not 1 <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is given; allowed: 1 to {most:,}")
     return int(text)
 
 

@@ -82,8 +82,13 @@ def case_folder(folder: Path, label: str) -> Path:
 
 def lock(path: Path, taken: str) -> int:
     """Hold a lock file, which even kill -9 frees (flock(2)), until what is returned, its descriptor, is closed; raises
-    BadRequest in the words `taken` while another process holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    BadRequest in the words `taken` while another process holds it, and where there can be no such file."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise BadRequest(
+            f"out: {path.parent} cannot be written ({error.strerror}); allowed: a folder that you may write"
+        ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

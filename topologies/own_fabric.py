@@ -44,7 +44,8 @@ def parameters(plug: Plug) -> dict[str, Any]:
     made = plugins.load(plug, KEY)
     if not callable(made):
         raise plugins.refuse(plug, KEY, f"is {type(made).__name__}", _MADE)
-    found = inspect.signature(made.build if _is_topo(made) else made).parameters
+    with plugins.told(plug, KEY):
+        found = inspect.signature(made.build if _is_topo(made) else made).parameters
     given = [*SIZES, *_PROFILES, "self"]
     for name, parameter in found.items():
         is_open = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
@@ -76,7 +77,10 @@ def lay_out(plug: Plug, sizes: Mapping[str, Any], **profiles: LinkProfile | Swit
 
 @lru_cache(maxsize=64)
 def _described(plug: Plug, sizes: tuple[tuple[str, Any], ...]) -> FabricDescription:
-    return describe(lay_out(plug, dict(sizes)))
+    found, again = (describe(lay_out(plug, dict(sizes))) for _ in range(2))
+    if found != again:  # the lab would have another one than its run directory
+        raise plugins.refuse(plug, KEY, "gives another fabric each time", "the same for the same parameters, as seed")
+    return found
 
 
 def described(plug: Plug, sizes: Mapping[str, Any]) -> FabricDescription:
@@ -165,6 +169,10 @@ def _of_graph(
     unfit = [node for node in graph if isinstance(node, str) and not _is_switch_name(node)]
     if unfit:
         raise plugins.refuse(plug, KEY, f"calls a switch {unfit[0]!r}", _NAMES)
+    # Before anything is laid out, which a number too large never ends.
+    uncounted = [told for _, told in graph.nodes(data=True) if told.get("hosts", 0) not in range(MOST_RACK_HOSTS + 1)]
+    if uncounted:
+        raise plugins.refuse(plug, KEY, f"has a node with hosts={uncounted[0]['hosts']!r}", f"0 to {MOST_RACK_HOSTS}")
     per_leaf = hosts_per_leaf or parameters(plug).get("hosts_per_leaf")
     return GraphTopo(graph=graph, hosts_per_leaf=per_leaf, **profiles)
 

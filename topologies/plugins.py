@@ -13,7 +13,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
@@ -88,12 +88,12 @@ def load(plug: Plug, key: str) -> Any:
     name."""
     with told(plug, key):
         module = _module(plug.file, plug.text)
-    if not hasattr(module, plug.name):
+        if hasattr(module, plug.name):
+            return getattr(module, plug.name)
         own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
-        close = get_close_matches(plug.name, own, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        raise BadRequest(f"{key}: {plug.file} has no {plug.name}{hint}; allowed: {', '.join(own) or 'a name of it'}")
-    return getattr(module, plug.name)
+    close = get_close_matches(plug.name, own, n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    raise BadRequest(f"{key}: {plug.file} has no {plug.name}{hint}; allowed: {', '.join(own) or 'a name of it'}")
 
 
 @lru_cache(maxsize=64)
@@ -101,7 +101,7 @@ def _module(file: str, text: str) -> ModuleType:
     """A text as a module, run once; tracebacks show its lines."""
     module = ModuleType(f"own_{sha256(f'{file}:{text}'.encode()).hexdigest()[:16]}")
     module.__file__ = file
-    code = compile(text, file, "exec", dont_inherit=True)
+    code = compile(text.encode(), file, "exec", dont_inherit=True)
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     sys.modules[module.__name__] = module  # dataclasses, and whatever else asks for a class's module, find it there
     exec(code, vars(module))
@@ -110,14 +110,17 @@ def _module(file: str, text: str) -> ModuleType:
 
 @contextmanager
 def told(plug: Plug, key: str) -> Iterator[None]:
-    """Whatever the plug's code raises becomes a BadRequest in one line, with the place in its file."""
+    """Whatever the plug's code raises becomes a BadRequest in one line, with the place in its file; what it prints
+    goes to standard error, for standard output is ours, and may be JSON."""
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     except BadRequest:
         raise
     except SyntaxError as error:
-        raise BadRequest(f"{key}: {plug.file}:{error.lineno}: {error.msg}; allowed: Python") from None
-    except (Exception, SystemExit) as error:
+        where = f"{error.filename or plug.file}:{error.lineno or 1}"
+        raise BadRequest(f"{key}: {where}: {error.msg}; allowed: Python") from None
+    except (Exception, SystemExit, GeneratorExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == plug.file]
         where = f"{plug.file}:{lines[-1]}" if lines else str(plug)
         said = " ".join(str(error).split())

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 from typing import Any, Protocol
 
 from topologies import plugins
@@ -152,9 +152,10 @@ def made(plug: Plug, hosts: Sequence[str], asked: Rounds) -> tuple[Workload, lis
         raise plugins.refuse(plug, KEY, f"is {_kind(found)}", "a class with pairs() and begin(traffic)")
     with plugins.told(plug, KEY):
         workload: Workload = found(list(hosts), asked)
-        pairs = [tuple(pair) for pair in workload.pairs()]
+        # So many have one twice: a generator that never ends does not fill the memory.
+        pairs = [tuple(pair) for pair in islice(workload.pairs(), len(hosts) ** 2)]
     for pair in pairs:
-        if len(pair) != 2 or not set(pair) <= set(hosts) or pair[0] == pair[1]:
+        if len(pair) != 2 or not all(end in hosts for end in pair) or pair[0] == pair[1]:
             raise plugins.refuse(
                 plug, KEY, f"has {pair!r} in pairs()", f"(sender, receiver) of {hosts[0]} to {hosts[-1]}"
             )

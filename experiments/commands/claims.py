@@ -32,11 +32,18 @@ def claims(arguments: argparse.Namespace) -> int:
     from analysis.claims import CLAIMS
 
     asked = walking.chosen(CLAIMS, arguments.only)
+    _check_markdown(arguments.markdown)
     wanted = planned(CLAIMS, arguments.mode, asked)
     shared = setting(wanted)
     with held(arguments.out, COMMAND) as out:
         failures = run_missing(wanted, out / arguments.mode, out, shared)
         return INTERRUPTED if failures is None else conclude(arguments, asked, wanted, out, failures)
+
+
+def _check_markdown(path: Path | None) -> None:
+    """Raise BadRequest for a file that cannot be written, before anything runs for it."""
+    if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
+        raise BadRequest(f"--markdown: {path} cannot be written; allowed: a file in a folder that you may write")
 
 
 def conclude(
@@ -133,7 +140,7 @@ def _judge_all(wanted: walking.Wanted, folder: Path) -> dict[str, Judged | str]:
             for case in (*run.cases.values(), run):
                 write_summary(case)
             write_report(run)
-    except (BadRequest, *DAMAGE) as error:
+    except (OSError, BadRequest, *DAMAGE) as error:
         return dict.fromkeys((claim.key for claim in wanted.claims), f"no report: {line(error)}")
     return {claim.key: _judge(claim, run) for claim in wanted.claims}
 
@@ -141,5 +148,5 @@ def _judge_all(wanted: walking.Wanted, folder: Path) -> dict[str, Judged | str]:
 def _judge(claim: Claim, run: Run) -> Judged | str:
     try:
         return claim.judge(run)
-    except (BadRequest, *DAMAGE) as error:
+    except (OSError, BadRequest, *DAMAGE) as error:
         return f"could not be judged: {line(error)}"

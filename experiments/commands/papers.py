@@ -86,7 +86,7 @@ def _value(measure: Any, run: Run | None, place: Any) -> float | None:
     try:
         value: float | None = measure(run, place)
         return value
-    except (BadRequest, *DAMAGE) as error:
+    except (OSError, BadRequest, *DAMAGE) as error:
         screen.say(f"run_experiment: {run.path.name}: {line(error)}")
         return None
 

@@ -35,7 +35,7 @@ _POLL_S = 0.2
 _MEMORY_SHARE = 0.9  # of what is free, for all labs together
 _LOOK_S = 20.0
 _MOST_EMPTY = 5  # looks; a worker that has died is started again between two of them
-_ADDRESS = re.compile(r"[a-z]+://[^/\s]+:[0-9]{1,5}")
+_ADDRESS = re.compile(r"(tcp|tls|wss?)://[^/\s]+:[0-9]{1,5}")
 _SHIELD = "experiments.sweeping.shield"
 _LOGGERS = ("distributed", "tornado", "bokeh", "asyncio")
 

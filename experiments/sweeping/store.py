@@ -41,6 +41,8 @@ class Store:
     def rows(self) -> list[dict[str, Any]]:
         """All rows that are kept, by number of their run."""
         table = _read_table(self._results)
+        if table is not None and not table.schema.equals(self._schema):
+            raise BadRequest(f"out: {self._results} has other columns than this sweep; allowed: the results of a sweep")
         return [] if table is None else sorted(table.to_pylist(), key=lambda row: int(row["run"]))
 
     def put(self, row: Mapping[str, Any]) -> None:

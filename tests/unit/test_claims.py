@@ -121,6 +121,15 @@ def test_an_unknown_key_on_the_command_line_is_one_line(capsys: pytest.CaptureFi
     assert capsys.readouterr().err.startswith("run_experiment: --only: 'nine' is unknown; allowed: step_shares")
 
 
+def test_a_markdown_file_that_cannot_be_written_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in (tmp_path, tmp_path / "no" / "claims.md"):
+        assert cli.main(["claims", "--out", str(tmp_path / "out"), "--markdown", str(file)]) == 2
+        assert capsys.readouterr().err.startswith(f"run_experiment: --markdown: {file} cannot be written; allowed: ")
+    assert not (tmp_path / "out").exists()
+
+
 # --- what is done already
 
 
@@ -284,6 +293,20 @@ def test_a_run_that_fails_leaves_its_claims_not_reproduced(tmp_path: Path, capsy
     assert "could not be run: no end after 5 s" in (tmp_path / "claims.html").read_text()
     assert "could not be run: no end after 5 s" in (tmp_path / "claims.md").read_text()
     assert json.loads((tmp_path / "claims.json").read_text()) == told
+
+
+def test_a_run_without_its_files_leaves_its_claims_not_reproduced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = [claim("one"), claim("two", "parallelism", only=True)]
+    wanted = claims.planned(both, "quick", both)
+    for each in wanted:
+        (tmp_path / "quick" / each.name).mkdir(parents=True)
+    arguments = argparse.Namespace(mode="quick", json=True, markdown=None)
+    assert command.conclude(arguments, both, wanted, tmp_path, {}) == 1
+    told = json.loads(capsys.readouterr().out)["claims"]
+    assert [each["verdict"] for each in told] == [NOT_REPRODUCED, NOT_REPRODUCED]
+    assert all(each["because"].startswith("no report: FileNotFoundError") for each in told)
 
 
 # --- what counts as a judgement

@@ -164,13 +164,17 @@ def test_a_class_is_built_as_ours_are(tmp_path: Path) -> None:
         ("with_tiers((1, 3))", "links sw1 of tier 1 to sw2 of tier 3; allowed: links between neighbouring tiers"),
         ("with_tiers((1, 2, 2))", "links sw2 of tier 2 to sw3 of tier 2"),
         ("with_tiers((1, 4))", "has sw2 at tier 4; allowed: 1 to 3"),
-        ("with_hosts(255)", "has 255 hosts below one switch; allowed: up to 254"),
-        ("with_hosts(2.5)", r"raises TypeError"),
+        ("with_hosts(255)", "has a node with hosts=255; allowed: 0 to 254"),
+        ("with_hosts(10**9)", "has a node with hosts=1000000000; allowed: 0 to 254"),
+        ("with_hosts(-3)", "has a node with hosts=-3; allowed: 0 to 254"),
+        ("with_hosts(2.5)", r"has a node with hosts=2\.5; allowed: 0 to 254"),
+        ("nx.path_graph(next(calls))", "gives another fabric each time; allowed: the same for the same parameters"),
     ],
 )
 def test_a_graph_that_cannot_be_a_fabric_is_refused(tmp_path: Path, graph: str, said: str) -> None:
     text = (
-        "import networkx as nx\ndef made():\n    def with_tiers(tiers):\n        g = nx.path_graph(len(tiers))\n"
+        "import networkx as nx\nfrom itertools import count\ncalls = count(2)\n"
+        "def made():\n    def with_tiers(tiers):\n        g = nx.path_graph(len(tiers))\n"
         "        nx.set_node_attributes(g, dict(enumerate(tiers)), 'tier')\n        return g\n"
         "    def with_hosts(hosts):\n        g = nx.path_graph(2)\n        g.nodes[0]['hosts'] = hosts\n"
         "        return g\n"

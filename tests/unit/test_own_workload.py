@@ -161,6 +161,11 @@ CLASS = "class made:\n    def __init__(self, hosts, asked): self.hosts = hosts\n
         ),
         (f"{CLASS}    def pairs(self): return [('h1','h1')]\n    def begin(self, t): pass", r"\('h1', 'h1'\) in pairs"),
         (f"{CLASS}    def pairs(self): return 5\n    def begin(self, t): pass", "raises TypeError"),
+        (
+            f"{CLASS}    def pairs(self): return iter(lambda: ('h1','h2'), 0)\n    def begin(self, t): pass",
+            "has no pair, or one twice",
+        ),
+        (f"{CLASS}    def pairs(self): return [([1],[2])]\n    def begin(self, t): pass", r"\(\[1\], \[2\]\) in pairs"),
         (f"{CLASS}    def pairs(self): return [('h1','h2')]\n    def begin(self, t): pass", "sends nothing in round 0"),
         (
             f"{CLASS}    def pairs(self): return [('h1','h2')]\n    def begin(self, t): t.send(('h2','h1'), 5)",

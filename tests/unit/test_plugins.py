@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -109,10 +110,18 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ("def made(): raise KeyError('x')", r"own\.py:1 raises KeyError: 'x'"),
         ("def made(): return 5", "returns int"),
         ("def made(groups): pass", "has a parameter groups without a default; allowed: hosts, "),
+        ("made = dict", "own.py:made raises ValueError: no signature found"),
+        ("def made():\n    raise GeneratorExit", r"own\.py:2 raises GeneratorExit; allowed"),
+        ("def __getattr__(name):\n    raise LookupError(name)", r"own\.py:2 raises LookupError: made"),
+        ("made = 1\0", "cannot contain null bytes"),
+        ("from broken_of_mine import made", r"broken_of_mine\.py:2: "),
     ],
 )
-def test_a_bad_topology_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_bad_topology_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str) -> None:
     (tmp_path / "neighbour_of_mine.py").write_text("")
+    (installed := tmp_path / "installed").mkdir()
+    (installed / "broken_of_mine.py").write_text("\n1 +")
+    monkeypatch.syspath_prepend(str(installed))
     assert re.search(said, refused("topology", tmp_path, text))
 
 
@@ -120,6 +129,10 @@ def test_a_bad_topology_is_one_line(tmp_path: Path, text: str, said: str) -> Non
 @pytest.mark.parametrize("text", ["made = 5", "class made: pass", "def made(*_): pass"])
 def test_another_type_is_refused(tmp_path: Path, key: str, text: str) -> None:
     assert "; allowed: a class " in refused(key, tmp_path, text)
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    assert plugins.load(plugins.read(plug_of(tmp_path, "\ufeffmade = 3"), "policy"), "policy") == 3
 
 
 def test_dataclasses_and_annotations_work_in_it(tmp_path: Path) -> None:
@@ -135,6 +148,13 @@ def test_a_bad_plug_ends_the_command_with_one_line_and_status_2(
     assert main(["run", "own", "--set", f"policy={plug_of(tmp_path, 'made = 1')}"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(": ")[:2] for line in lines] == [["run_experiment", "topology"], ["run_experiment", "policy"]]
+
+
+def test_what_a_plug_prints_is_not_among_our_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topo", plug_of(tmp_path, f"print('loaded')\n{GRAPH}    # made"), "--json"]) == 0
+    told = capsys.readouterr()
+    assert len(json.loads(told.out)["switches"]) == 3
+    assert told.err == "loaded\n"
 
 
 # --- kept

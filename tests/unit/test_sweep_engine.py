@@ -20,6 +20,7 @@ from analysis.columns import Column
 from analysis.run import Run
 from analysis.sweep import figure_columns
 from experiments.catalog import catalog, find
+from experiments.cli import main
 from experiments.commands import sweep as command
 from experiments.runner import RunFailed
 from experiments.sweeping import engine, worker
@@ -114,7 +115,9 @@ def test_after_a_stop_none_is_begun(client: Any, monkeypatch: pytest.MonkeyPatch
     assert len(ended) == 1
 
 
-@pytest.mark.parametrize("address", ["head", "head:8786", "tcp://head", "tcp://", "tcp://head:8786/x", "8786"])
+@pytest.mark.parametrize(
+    "address", ["head", "head:8786", "tcp://head", "tcp://", "tcp://head:8786/x", "8786", "foo://head:8786"]
+)
 def test_what_is_no_address_is_refused(tmp_path: Path, address: str) -> None:
     with (
         pytest.raises(BadRequest, match=r"--scheduler: .* is given; allowed: the address"),
@@ -202,6 +205,14 @@ def test_a_figure_of_another_kind_is_an_error() -> None:
 
 
 # --- the command
+
+
+@pytest.mark.parametrize(
+    "words", ["--repeat 0", "--repeat 100001", "--workers 0", "--workers 1025", "--workers " + "9" * 5000]
+)
+def test_more_than_a_machine_can_start_is_no_number_of_workers(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "incast", "--over", "senders=2", *words.split()]) == 2
+    assert capsys.readouterr().err.endswith(f"allowed: 1 to {'100,000' if 'repeat' in words else '1,024'}\n")
 
 
 def arguments(**changes: Any) -> argparse.Namespace:

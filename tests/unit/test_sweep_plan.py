@@ -73,6 +73,7 @@ def test_values_are_those_of_the_spec_however_they_are_written() -> None:
         (("senders=2,2",), {}, "senders=2 and senders=2 are the same run"),
         (("rate=1Gbps,1000Mbps",), {}, "rate=1Gbps and rate=1Gbps are the same run"),
         (("seed=1,2",), {"repeats": 2}, "--repeat: given with a sweep over seed"),
+        ((f"seed=1,{2**63}",), {}, f"seed: {2**63} to {2**63} is given; allowed in a sweep: "),
         ((), {}, "sweep: nothing to sweep over is given"),
         (("senders=2,4",), {"repeats": MOST_RUNS}, "sweep: 200,000 runs are asked for; allowed: up to 100,000"),
         (("buffer=64KB,100B",), {}, "point buffer=100B: buffer: 100B is given and holds no packet"),

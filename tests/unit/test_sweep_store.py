@@ -136,6 +136,14 @@ def test_damaged_results_are_told(tmp_path: Path) -> None:
         kept.rows()
 
 
+def test_a_dataset_of_something_else_is_told(tmp_path: Path) -> None:
+    kept = filled(tmp_path, 1)
+    table = pyarrow.table({"mine": [1]})
+    pyarrow.parquet.write_table(table, tmp_path / "results" / "running" / "000000.parquet")
+    with pytest.raises(BadRequest, match="results has other columns than this sweep"):
+        kept.rows()
+
+
 def document(**changes: Any) -> dict[str, Any]:
     made_by = {"fabriclab": "0.1", "code": "abc", "kernel": "7.3 x"}
     return {
@@ -187,4 +195,10 @@ def test_a_folder_is_one_sweeps_at_a_time(tmp_path: Path) -> None:
     with held(tmp_path), pytest.raises(BadRequest, match="is being written by another sweep"), held(tmp_path):
         pass
     with held(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_a_bad_request(tmp_path: Path) -> None:
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(BadRequest, match=r"out: .* cannot be written \(Is a directory\); allowed: "), held(tmp_path):
         pass
