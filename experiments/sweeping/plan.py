@@ -17,7 +17,7 @@ from experiments.spec import Spec, applies, as_typed, keys, parse
 from topologies.units import BadRequest
 
 MOST_RUNS = 100_000
-_SEED, _MOST_SEED = "seed", 2**63 - 1
+_SEED, _MOST_WHOLE = "seed", 2**63 - 1
 _WHOLE, _FLOAT, _FLAG, _TEXT = "int64", "double", "bool", "string"
 # What the results hold of every run, beside the keys of its spec and the figures of its kind: column -> type. Those
 # that end in wall_s are this machine's, and differ from call to call.
@@ -197,7 +197,7 @@ def plan(asked: Asked, leave_out: bool = False) -> Plan:
     if not points:
         raise BadRequest(f"sweep: none of the {len(left_out)} points can work, the first is {left_out[0]}")
     _check_different(points)
-    _check_seeds(asked, points)
+    _check_room(asked, points)
     return Plan(asked, tuple(points), tuple(left_out))
 
 
@@ -243,12 +243,15 @@ def _check_different(points: Sequence[Point]) -> None:
             raise BadRequest(f"sweep: {other.label} and {point.label} are the same run; allowed: each point once")
 
 
-def _check_seeds(asked: Asked, points: Sequence[Point]) -> None:
-    """That the results' column has room for every seed; a run alone takes any."""
+def _check_room(asked: Asked, points: Sequence[Point]) -> None:
+    """That the results' columns have room for every whole number; a run alone takes larger ones."""
+    whole = [(item.metadata["name"], item.name) for item in fields(Spec) if _column_type(str(item.type)) == _WHOLE]
     for point in points:
-        first, last = point.spec.seed, point.spec.seed + asked.repeats - 1
-        if not -_MOST_SEED <= first <= last <= _MOST_SEED:
-            raise BadRequest(f"seed: {first} to {last} is given; allowed in a sweep: {-_MOST_SEED} to {_MOST_SEED}")
+        for key, name in whole:
+            number = getattr(point.spec, name) or 0
+            if not -_MOST_WHOLE <= number <= _MOST_WHOLE - asked.repeats:
+                given = f"{point.spec.as_text()[key]} is given"
+                raise BadRequest(f"{key}: {given}; allowed in a sweep: whole numbers and nanoseconds up to 2^63")
 
 
 def _column_type(annotation: str) -> str:

@@ -16,7 +16,7 @@ from tests.emulation.captures import read
 from tests.emulation.conftest import RUN_LIMIT_S, run_experiment
 from tests.emulation.host import within
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]  # a stop is to be heard soon
 
 
 @pytest.mark.parametrize("words", [("bytes=2183B", "senders=8", "rounds=20"), ("mtu=576B", "senders=64", "rounds=1")])

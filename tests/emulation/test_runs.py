@@ -193,6 +193,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_is_usable(kernel: Kernel, tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "run"

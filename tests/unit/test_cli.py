@@ -271,7 +271,8 @@ def test_another_error_of_a_file_is_left_as_it_is(folder: Path) -> None:
 # --- requests that are met
 
 
-def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "150")  # in a narrow terminal long names are folded
     status, out, err = call(capsys, "list", "--json")
     rows = json.loads(out)
     assert (status, err) == (DONE, "")
