@@ -13,7 +13,10 @@ from topologies.units import BadRequest
 
 ROCE = {"transport": "roce"}
 DCQCN = {**ROCE, "queue": "dcqcn"}
-CARRIED = "workload=incast or permutation or all_to_all or long_flows or collective or training or federated or FILE.py:NAME or launch"
+CARRIED = (
+    "workload=incast or permutation or all_to_all or long_flows or collective or training or federated"
+    " or FILE.py:NAME or launch"
+)
 
 
 def resolve(**keys: Any) -> Spec:
