@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.papers.fast08_points import PUBLISHED_MBPS, SERVERS
 from experiments.catalog import Case, Experiment
 from experiments.spec import Spec
 
@@ -25,6 +24,8 @@ _QUICK = {"capture": "off", "telemetry": "off"}
 
 def points(spec: Spec) -> tuple[Case, ...]:
     """Every stack, buffer and number of servers of the paper."""
+    from analysis.papers.fast08_points import PUBLISHED_MBPS, SERVERS
+
     return tuple(
         Case(label(stack, buffer, servers), {"buffer": buffer, "senders": servers, **_QUICK, **changes})
         for stack, changes in STACKS.items()

@@ -23,6 +23,7 @@ from topologies.units import format_bytes, format_duration, format_rate
 TICK_NS = 1_000_000  # the lab kernel's HZ is 1000
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9000
 MOST_RTT_NS = 900_000_000
+MOST_RTO_NS = 120_000_000_000  # TCP_RTO_MAX of include/net/tcp.h: a longer timeout is cut down to it
 MOST_INITIAL_WINDOW = 10_000
 MOST_FAILURES = 1000
 MOST_PROBED_PAIRS = 20_000  # a millisecond of wall time each, and more
@@ -94,11 +95,11 @@ def _check(spec: Spec) -> None:
             f"{format_bytes(spec.buffer_bytes)} is given and holds no packet",
             f"one frame of {spec.frame_bytes}B or more",
         )
-    if spec.rto_min_ns % TICK_NS:
+    if spec.rto_min_ns % TICK_NS or spec.rto_min_ns > MOST_RTO_NS:
         refuse(
             "rto_min",
             f"{format_duration(spec.rto_min_ns)} is given",
-            f"whole timer ticks of {format_duration(TICK_NS)}, one or more",
+            f"whole timer ticks of {format_duration(TICK_NS)}, one or more, up to {format_duration(MOST_RTO_NS)}",
         )
     if spec.initial_window_packets > MOST_INITIAL_WINDOW:
         refuse("initial_window", f"{spec.initial_window_packets} is given", f"1 to {MOST_INITIAL_WINDOW}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import multiprocessing
 import os
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from analysis.claims.document import Attempt
     from analysis.claims.model import Claim, Judged
     from analysis.run import Run
+
+_PR_SET_PDEATHSIG = 1
 
 
 def claims(arguments: argparse.Namespace) -> int:
@@ -121,11 +124,20 @@ def _judged(sound: Sequence[walking.Wanted], folder: Path) -> dict[str, Judged |
     """Key of a claim -> what its judge found, or why it could not; reports are written besides, on all cores."""
     cores, found = min(len(os.sched_getaffinity(0)), max(len(sound), 1)), {}
     context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(cores, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+    with ProcessPoolExecutor(cores, context, _settle, (os.getpid(),)) as pool:
         for each, told in zip(sound, pool.map(_judge_all, sound, [folder / each.name for each in sound])):
             screen.say(f"{each.name}: judged")
             found.update(told)
     return found
+
+
+def _settle(parent: int) -> None:
+    """What a judging process does first: Ctrl-C is its parent's to hear, and it does not outlive that, for the lock of
+    the folder is its own as well."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before it could be told
+        os._exit(1)
 
 
 def _judge_all(wanted: walking.Wanted, folder: Path) -> dict[str, Judged | str]:

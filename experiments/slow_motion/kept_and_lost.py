@@ -15,8 +15,7 @@ from analysis.text import digits
 from controller.pause import CONTROLLER_NS
 from experiments import marks
 from experiments.connections import ack_timeout_ns
-from experiments.limits import TICK_NS
-from experiments.slow_motion.spec import MOST_RTO_NS
+from experiments.limits import MOST_RTO_NS, TICK_NS
 from experiments.spec import LAUNCH, OWN, TRANSFERS, Spec, applies, known, word
 from topologies.profiles import MarkingByRate
 from workloads.host_cost import COSTS

@@ -21,7 +21,6 @@ from experiments.spec import TRANSFERS, Spec, applies, as_typed, known
 from topologies.units import BadRequest
 
 MOST_TIMES = 1_000_000
-MOST_RTO_NS = 120_000_000_000  # TCP_RTO_MAX of include/net/tcp.h: a longer timeout is cut down to it
 _ALLOWED = f"how many times slower, 1 to {MOST_TIMES:,}, such as 1000 or 2.5"
 _TIMES = re.compile(r"[0-9]{1,7}(?:\.[0-9]{1,6})?")
 _CLOSE = Fraction(1, 1000)  # a scale that whole rates need may differ by so much
@@ -83,7 +82,7 @@ def _within_bounds(spec: Spec) -> Spec:
     latency_ns = spec.control_latency_ns
     return replace(
         spec,
-        rto_min_ns=min(ticks * limits.TICK_NS, MOST_RTO_NS),
+        rto_min_ns=min(ticks * limits.TICK_NS, limits.MOST_RTO_NS),
         control_latency_ns=None if latency_ns is None else min(latency_ns, limits.MOST_CONTROL_LATENCY_NS),
     )
 

@@ -251,7 +251,9 @@ def _check_room(asked: Asked, points: Sequence[Point]) -> None:
             number = getattr(point.spec, name) or 0
             if not -_MOST_WHOLE <= number <= _MOST_WHOLE - asked.repeats:
                 given = f"{point.spec.as_text()[key]} is given"
-                raise BadRequest(f"{key}: {given}; allowed in a sweep: whole numbers and nanoseconds up to 2^63")
+                raise BadRequest(
+                    f"{key}: {given}; allowed in a sweep: below 2^63, as a number, in bytes or in nanoseconds"
+                )
 
 
 def _column_type(annotation: str) -> str:

@@ -6,6 +6,9 @@ import argparse
 import dataclasses
 import json
 import os
+import select
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -307,6 +310,27 @@ def test_a_run_without_its_files_leaves_its_claims_not_reproduced(
     told = json.loads(capsys.readouterr().out)["claims"]
     assert [each["verdict"] for each in told] == [NOT_REPRODUCED, NOT_REPRODUCED]
     assert all(each["because"].startswith("no report: FileNotFoundError") for each in told)
+
+
+def test_a_judging_process_does_not_outlive_its_parent() -> None:
+    reader, writer = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        try:
+            us = os.getpid()
+            if os.fork() == 0:
+                command._settle(us)
+                os.write(writer, b"+")
+            time.sleep(30)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    assert os.read(reader, 1) == b"+"
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    assert select.select([reader], [], [], 10)[0], "the judging process lives on"
+    assert os.read(reader, 1) == b""
+    os.close(reader)
 
 
 # --- what counts as a judgement

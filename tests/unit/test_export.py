@@ -148,7 +148,10 @@ def test_bad_requests_are_one_line(words: tuple[str | Path, ...], told: str) -> 
 
 def test_the_command_line_starts_without_the_libraries_of_tables_and_figures() -> None:
     heavy = ("dask", "distributed", "numpy", "pandas", "plotly", "pyarrow", "matplotlib", "scapy", "analysis")
-    program = f"import sys, experiments.cli; print([name for name in {heavy!r} if name in sys.modules])"
+    program = (
+        "import sys, experiments.cli, experiments.catalog; experiments.catalog.catalog();"
+        f" print([name for name in {heavy!r} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 

@@ -116,7 +116,7 @@ REFUSED: dict[str, list[Any]] = {
     "policy": ["ecmp", "own.py", "nowhere.py:Mine", True, "auto"],
     "capture": ["some", "on", True],
     "telemetry": ["maybe"],
-    "seed": ["one", 1.0, "0x10", True],
+    "seed": ["one", 1.0, "0x10", True, 2**63, str(-(2**63))],
     "helper_rate": ["0Gbps", "400"],
     "slow_link": ["h3", "h3:10", "leaf1:1Gbps", "h0:1Gbps", "h3:1Gbps,", "h3:1Gbps,h3:2Gbps", 5],
     "lossy_link": ["h3:0", "h3:1", "h3:-0.1", "h3:1%", "h3:nan", "h3:0.1,h3:0.2", True],
@@ -398,7 +398,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "policy": st.sampled_from(["none", OWN_FILE]),
     "capture": st.sampled_from(["off", "hot", "all", False]),
     "telemetry": SWITCHES,
-    "seed": st.integers(-(2**70), 2**70),
+    "seed": st.integers(-(2**63) + 1, 2**63 - 1),
 }
 
 
