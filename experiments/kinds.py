@@ -103,7 +103,7 @@ def _whole(value: Any, name: str) -> int:
     if isinstance(value, (bool, float)) or not _WHOLE.fullmatch(str(value)):
         raise BadRequest(f"{name}: {value!r} is not understood; allowed: a whole number")
     if not -_MOST_WHOLE <= int(value) <= _MOST_WHOLE:
-        raise BadRequest(f"{name}: {value} is given; allowed: a whole number of 64 bits")
+        raise BadRequest(f"{name}: {value!r} is given; allowed: a whole number of 64 bits")
     return int(value)
 
 
