@@ -134,7 +134,9 @@ def run_task(task: Task, setting: Setting, stop: Stop, on_event: OnEvent = lambd
     streams, place = {"stdout": errors, "stderr": errors}, setting.place_of(task)
     outcome = run_job(place, setting.kernel, _job(task, setting), note, stop, **streams)
     if outcome.status == 0:
-        outcome = replace(outcome, ended_as="done")  # whole, also when a stop or the watchdog came at the very end
+        # Whole, also when a stop or the watchdog came at the very end; unless code of the user's own has ended it.
+        is_whole = (task.folder / "measured.json").is_file()
+        outcome = replace(outcome, ended_as="done" if is_whole else "failed")
     told = {"tools": tools, "started": started, "wall": _wall(times_s, outcome)}
     try:
         rundir.write_provenance(task.folder, {**_provenance(task, setting, outcome), **told})
@@ -225,6 +227,8 @@ def last_word(lines: Sequence[str]) -> str:
 
 def _status(task: Task, place: str, outcome: Outcome) -> str:
     """What an exit status without a word says: nothing but the lab's own kernel kills in there."""
+    if outcome.status == 0:
+        return "it ended before anything was measured (exit status 0)"
     if outcome.status != _KILLED:
         return f"exit status {outcome.status}"
     if place == MACHINE:

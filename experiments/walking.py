@@ -114,6 +114,7 @@ def is_done(step: Step) -> bool:
         facts = json.loads((step.folder / "provenance.json").read_text())
         whole = (facts["ended_as"], facts["exit_status"]) == ("done", 0)
         same = (facts["fabriclab"], facts["code"], facts["kernel"]["config_hash"]) == _this_version()
+        json.loads((step.folder / "measured.json").read_text())
         return whole and same and rundir.read_spec(step.folder) == step.run.spec
     except (OSError, ValueError, KeyError, TypeError):  # BadRequest among them
         return False

@@ -140,6 +140,7 @@ def done(step: walking.Step, **facts: Any) -> None:
     step.folder.mkdir(parents=True)
     rundir.write_spec(step.folder, step.run.spec, experiment="hops", label=step.run.label, clock="virtual")
     kernel = runner.kernel_facts(find_kernel(), LAB)
+    (step.folder / "measured.json").write_text("{}")
     rundir.write_provenance(step.folder, {"ended_as": "done", "exit_status": 0, "kernel": kernel, **facts})
 
 
@@ -169,6 +170,16 @@ def test_a_run_of_another_spec_is_not_done(tmp_path: Path) -> None:
     done(second)
     assert walking.is_done(second)
     assert not walking.is_done(other)
+
+
+@pytest.mark.parametrize("damage", ["", '{"rounds": [{"star', None])
+def test_a_run_whose_measurements_are_damaged_is_not_done(tmp_path: Path, damage: str | None) -> None:
+    first, _ = hops_steps(tmp_path)
+    done(first)
+    (first.folder / "measured.json").unlink()
+    if damage is not None:
+        (first.folder / "measured.json").write_text(damage)
+    assert not walking.is_done(first)
 
 
 def test_what_runs_again_begins_anew_and_the_others_stay(tmp_path: Path) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from experiments import limits
-from experiments.runner import Setting, Task, _explain, last_word
+from experiments import limits, runner
+from experiments.runner import RunFailed, Setting, Task, _explain, last_word, run_task
 from experiments.spec import parse
-from lab.session import Outcome
+from lab.session import Outcome, Stop
 
 HARMLESS = "*** Error setting resource limits. Mininet's performance may be affected."
 
@@ -45,3 +46,14 @@ def test_in_the_lab_only_its_kernel_kills(tmp_path: Path) -> None:
     told = explained(tmp_path, "lab", 137, HARMLESS)
     assert told.startswith("main: the lab's ")
     assert told.endswith("of memory were not enough, and its kernel ended the run (exit status 137)")
+
+
+def test_a_run_that_ends_well_and_measured_nothing_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "run_job", lambda *given, **streams: Outcome(0, "done", 1.0, ()))
+    task = Task("main", limits.resolve(parse({"senders": 4})), tmp_path, "incast")
+    with Stop() as stop, pytest.raises(RunFailed, match=r"^main: it ended before anything was measured"):
+        run_task(task, Setting(None, "virtual", ()), stop)
+    assert json.loads((tmp_path / "provenance.json").read_text())["ended_as"] == "failed"
+    (tmp_path / "measured.json").write_text("{}")
+    with Stop() as stop:
+        assert run_task(task, Setting(None, "virtual", ()), stop).ended_as == "done"
