@@ -20,12 +20,11 @@ _CLOCK = "virtual"
 
 def planned(claims: Sequence[Claim], mode: str, asked: Sequence[Claim]) -> list[Wanted]:
     """Every run that the asked ones of all claims need, once; a folder's name is the same whichever are asked for."""
-    from analysis.claims import document
-
     groups: dict[tuple[Any, ...], list[Claim]] = {}
     for claim in claims:
-        labels, keys = document.cases_of(claim, mode), document.keys_of(claim, mode)
-        groups.setdefault((claim.experiment, claim.only, labels, *sorted(keys.items())), []).append(claim)
+        trial = claim.trial
+        what = (trial.experiment, trial.only, trial.labels(mode), *sorted(trial.keys(mode).items()))
+        groups.setdefault(what, []).append(claim)
     return [
         _wanted(group, [claim for claim in group if claim in asked], mode)
         for group in groups.values()
@@ -34,12 +33,11 @@ def planned(claims: Sequence[Claim], mode: str, asked: Sequence[Claim]) -> list[
 
 
 def _wanted(group: Sequence[Claim], asked: Sequence[Claim], mode: str) -> Wanted:
-    from analysis.claims import document
-
     first = group[0]
-    keys, labels, experiment = document.keys_of(first, mode), document.cases_of(first, mode), find(first.experiment)
+    trial = first.trial
+    keys, labels, experiment = trial.keys(mode), trial.labels(mode), find(trial.experiment)
     planned = plan(experiment, keys)
-    cases = dict(() if first.only else planned.cases)
+    cases = dict(() if trial.only else planned.cases)
     unknown = [label for label in labels if label not in cases]
     if unknown:
         raise BadRequest(f"claim {first.key}: case {unknown[0]!r}; allowed: {', '.join(cases) or 'none'}")

@@ -11,11 +11,10 @@ from typing import Any
 
 from analysis import made_by
 from analysis.claims.glossary import TERMS
-from analysis.claims.model import VERDICTS, Claim, Judged
+from analysis.claims.model import QUICK, VERDICTS, Claim, Judged, Trial
 from topologies.units import BadRequest
 
 FORMAT = 1
-QUICK, FULL = MODES = ("quick", "full")
 
 
 @dataclass(frozen=True)
@@ -42,16 +41,6 @@ class Walk:
     provenances: Sequence[Mapping[str, Any]]
 
 
-def keys_of(claim: Claim, mode: str) -> Mapping[str, str]:
-    """The keys that its run lays over the experiment's own."""
-    return claim.quick if mode == QUICK else claim.full
-
-
-def cases_of(claim: Claim, mode: str) -> tuple[str, ...]:
-    """The labels of the cases wanted, empty for all."""
-    return (claim.quick_cases if mode == QUICK else ()) or claim.cases
-
-
 def document(walk: Walk) -> dict[str, Any]:
     """The walk, JSON-ready: where it comes from, how many claims have which verdict, every claim, the glossary."""
     counted = Counter(attempt.judged.verdict for attempt in walk.attempts)
@@ -73,8 +62,8 @@ def _told(attempt: Attempt, walk: Walk) -> dict[str, Any]:
         "slides": claim.slides,
         "says": claim.says,
         "figures": claim.figures,
-        "experiment": claim.experiment,
-        "keys": dict(keys_of(claim, walk.mode)),
+        "experiment": claim.trial.experiment,
+        "keys": dict(claim.trial.keys(walk.mode)),
         "model": claim.model,
         "tolerance": claim.tolerance,
         "assumptions": list(claim.assumptions),
@@ -84,17 +73,18 @@ def _told(attempt: Attempt, walk: Walk) -> dict[str, Any]:
         "run": os.path.relpath(attempt.folder, walk.folder),
         "drawn": [os.path.relpath(path, walk.folder) for path in judged.figures],
         "repeat": attempt.repeat,
-        "left_to_full": left_to_full(claim) if walk.mode == QUICK else "",
+        "left_to_full": left_to_full(claim.trial) if walk.mode == QUICK else "",
         "failure": attempt.failure,
     }
 
 
-def left_to_full(claim: Claim) -> str:
-    """What the quick run of a claim leaves to the full one, in words; empty where they are the same."""
-    names = [name for name in {**claim.full, **claim.quick} if claim.full.get(name) != claim.quick.get(name)]
-    told = [f"{name}={claim.quick.get(name, 'its own')} (full: {claim.full.get(name, 'its own')})" for name in names]
-    if claim.quick_cases:
-        told.append(f"{len(claim.quick_cases)} cases (full: {len(claim.cases) or 'all'})")
+def left_to_full(trial: Trial) -> str:
+    """What the quick run leaves to the full one, in words; empty where they are the same."""
+    quick, full = trial.quick, trial.full
+    names = [name for name in {**full, **quick} if full.get(name) != quick.get(name)]
+    told = [f"{name}={quick.get(name, 'its own')} (full: {full.get(name, 'its own')})" for name in names]
+    if trial.quick_cases:
+        told.append(f"{len(trial.quick_cases)} cases (full: {len(trial.cases) or 'all'})")
     return ", ".join(told)
 
 

@@ -9,6 +9,7 @@ from typing import Callable
 
 from analysis.run import Run
 
+QUICK, FULL = MODES = ("quick", "full")
 REPRODUCED, REPRODUCED_IF, NOT_REPRODUCED = "reproduced", "reproduced if", "not reproduced"
 VERDICTS = (REPRODUCED, REPRODUCED_IF, NOT_REPRODUCED)
 
@@ -46,29 +47,43 @@ class Judged:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """What is run for a claim, or for several: `experiment` with the keys of `quick` or of `full` laid over its own;
+    `only` (no comparison cases) or the labels of the `cases` wanted (empty: all) say beside what, `quick_cases` which
+    of them `quick` makes do with (empty: the same)."""
+
+    experiment: str
+    quick: Mapping[str, str]
+    full: Mapping[str, str]
+    cases: tuple[str, ...] = ()
+    quick_cases: tuple[str, ...] = ()
+    only: bool = False
+
+    def keys(self, mode: str) -> Mapping[str, str]:
+        """The keys laid over the experiment's own."""
+        return self.quick if mode == QUICK else self.full
+
+    def labels(self, mode: str) -> tuple[str, ...]:
+        """The labels of the cases wanted, empty for all."""
+        return (self.quick_cases if mode == QUICK else ()) or self.cases
+
+
+@dataclass(frozen=True)
 class Claim:
     """A claim of the lecture, and how it is tried.
 
     `key`: its name on the command line; `slides` such as "11" or "13, 17"; `says`: the claim in one sentence;
-    `figures`: the lecture's figures in words. `experiment` runs with the keys of `quick` or of `full` laid over its
-    own; `only` (no comparison cases) or the labels of the `cases` wanted (empty: all) say beside what, `quick_cases`
-    which of them `quick` makes do with (empty: the same); claims with the same of all these share a run. `model`: the
-    arithmetic in words and symbols; `tolerance`: what counts as agreement; `assumptions`: what the emulation takes for
-    granted.
-    `judge` reads the run directory alone and decides by its numbers.
+    `figures`: the lecture's figures in words. `trial`: what is run for it; claims for which the same is run share it.
+    `model`: the arithmetic in words and symbols; `tolerance`: what counts as agreement; `assumptions`: what the
+    emulation takes for granted. `judge` reads the run directory alone and decides by its numbers.
     """
 
     key: str
     slides: str
     says: str
     figures: str
-    experiment: str
+    trial: Trial
     model: str
     tolerance: str
     judge: Callable[[Run], Judged]
-    quick: Mapping[str, str]
-    full: Mapping[str, str]
-    only: bool = False
-    cases: tuple[str, ...] = ()
-    quick_cases: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ by hashes."""
 from __future__ import annotations
 
 from analysis.claims.judging import UNTOLD, near, shown, told, untold_row
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Judged, Row
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Judged, Row, Trial
 from analysis.fabric import Fabric
 from analysis.kinds import bisection
 from analysis.kinds.bisection import FULL_SHARE
@@ -12,11 +12,20 @@ from analysis.kinds.probes import Probe, probes
 from analysis.run import Run
 
 EVEN, HASHED = "d_mod_k", "ecmp"
-# Of the experiment `bisection`: slides 10 and 12 read one run.
-CASES = ("ecmp", "all_to_all", "fat_tree", "fat_tree-ecmp")
-# Of the experiment `hops`, on leaf-spine: slides 10 and 11 read one run.
-LEAF_SPINE_QUICK = {"topology": "leaf_spine", "leaves": "4", "hosts_per_leaf": "4"}
-LEAF_SPINE_FULL = {"topology": "leaf_spine", "leaves": "8", "hosts_per_leaf": "4"}
+# Slides 10 and 12 read one run of each, slides 10 and 11 that on leaf-spine.
+BISECTION = Trial("bisection", {}, {}, cases=("ecmp", "all_to_all", "fat_tree", "fat_tree-ecmp"))
+FAILOVER = Trial(
+    "failover",
+    {},
+    {},
+    quick_cases=("link-controller_alone", "spine", "spine-controller_alone", "controller_dies", "fat_tree"),
+)
+LEAF_SPINE = Trial(
+    "hops",
+    {"topology": "leaf_spine", "leaves": "4", "hosts_per_leaf": "4"},
+    {"topology": "leaf_spine", "leaves": "8", "hosts_per_leaf": "4"},
+    only=True,
+)
 _TRANSFERS = "transfers of measured.json"
 
 

@@ -7,8 +7,8 @@ from functools import partial
 
 from analysis import text
 from analysis.claims.judging import answer, shown, told, untold
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.paths import CASES, LEAF_SPINE_FULL, LEAF_SPINE_QUICK, evenly, line_over_worst
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
+from analysis.claims.paths import BISECTION, FAILOVER, LEAF_SPINE, evenly, line_over_worst
 from analysis.kinds import bisection, failover
 from analysis.kinds.bisection import POOR
 from analysis.kinds.failover import GOOD_S, POOR_S
@@ -17,7 +17,6 @@ from analysis.kinds.probes import per_hop_ns, probes
 from analysis.run import Run
 
 TARGET = "a target is tried by what meeting it, or missing it, does to those who use the fabric"
-FAILOVER_QUICK_CASES = ("link-controller_alone", "spine", "spine-controller_alone", "controller_dies", "fat_tree")
 GOOD_SWITCH_NS, POOR_SWITCH_NS = 400.0, 1000.0
 BETWEEN_SERVERS_NS = 2000.0  # slide 13: RDMA between servers takes 1 to 2 us
 _PROBES, _STREAMS = "probes of measured.json", "streams of measured.json"
@@ -128,7 +127,7 @@ def _down_s(run: Run) -> float | None:
     return (times["up"] - times["down"]) / 1e9 if {"up", "down"} <= set(times) else None
 
 
-_POOR_LATENCY = {**LEAF_SPINE_QUICK, "switch_delay": "1us"}
+_POOR_LATENCY = {**LEAF_SPINE.quick, "switch_delay": "1us"}
 _NOBODY = {
     "leaves": "2",
     "fast_failover": "off",
@@ -143,13 +142,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="10",
         says="A bisection of 1:1 is good: all hosts together get their full rate across the fabric.",
         figures="1:1",
-        experiment="bisection",
+        trial=BISECTION,
         model="line rate over the least that a host can get by the links: 1",
         tolerance=f"the worst host gets {bisection.FULL_SHARE:.0%} of its line rate",
         judge=partial(evenly, "leaf_spine"),
-        quick={},
-        full={},
-        cases=CASES,
         assumptions=(TARGET, "ports mark instead of dropping: the question is what links carry"),
     ),
     Claim(
@@ -157,13 +153,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="10",
         says="A bisection of more than 4:1 is poor.",
         figures="1:1 good, over 4:1 poor",
-        experiment="oversubscription",
+        trial=Trial("oversubscription", {"bytes": "40MB"}, {}, quick_cases=("ratio-4to1", "ratio-8to1")),
         model="a host gets the line rate over the oversubscription of its leaf",
         tolerance=f"1:1 leaves {bisection.FULL_SHARE:.0%} of the line rate, 8:1 less than a quarter",
         judge=_oversubscribed,
-        quick={"bytes": "40MB"},
-        full={},
-        quick_cases=("ratio-4to1", "ratio-8to1"),
         assumptions=(TARGET, "flows are spread evenly over the uplinks"),
     ),
     Claim(
@@ -171,13 +164,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="10",
         says="A switch latency under 400 ns is good.",
         figures="400 ns",
-        experiment="hops",
+        trial=LEAF_SPINE,
         model="4 links + 3 switches between hosts under different leaves",
         tolerance="a switch takes what it is set to; slide 13's 2 us between servers are kept",
         judge=partial(_switch, True),
-        quick=LEAF_SPINE_QUICK,
-        full=LEAF_SPINE_FULL,
-        only=True,
         assumptions=(TARGET, "a cable of 20 m, 100 ns; hosts' own time is none in virtual time"),
     ),
     Claim(
@@ -185,13 +175,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="10",
         says="A switch latency over 1 us is poor.",
         figures="1 us",
-        experiment="hops",
+        trial=Trial("hops", _POOR_LATENCY, _POOR_LATENCY, only=True),
         model="4 links + 3 switches between hosts under different leaves",
         tolerance="a switch takes what it is set to; slide 13's 2 us between servers are missed",
         judge=partial(_switch, False),
-        quick=_POOR_LATENCY,
-        full=_POOR_LATENCY,
-        only=True,
         assumptions=(TARGET, "a cable of 20 m, 100 ns; hosts' own time is none in virtual time"),
     ),
     Claim(
@@ -199,13 +186,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="10",
         says="Recovery from a failure in under 1 s is good.",
         figures="1 s",
-        experiment="failover",
+        trial=FAILOVER,
         model="switches with a detour lose what is in flight; the controller alone takes its latency, 5 ms",
         tolerance="every failure's last loss in under 1 s",
         judge=_recovers,
-        quick={},
-        full={},
-        quick_cases=FAILOVER_QUICK_CASES,
         assumptions=("a dead port is seen by its switch at once; computing takes no virtual time",),
     ),
     Claim(
@@ -213,13 +197,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="10",
         says="Recovery that takes over 10 s is poor.",
         figures="10 s",
-        experiment="failover",
+        trial=Trial("failover", _NOBODY, _NOBODY, only=True),
         model="without a detour and without a controller a failure lasts until the link is mended",
         tolerance="over 10 s",
         judge=_unrepaired,
-        quick=_NOBODY,
-        full=_NOBODY,
-        only=True,
         assumptions=(TARGET, "the link is down for 10.5 s"),
     ),
 )

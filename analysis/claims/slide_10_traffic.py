@@ -9,7 +9,7 @@ from functools import partial
 from analysis import text
 from analysis.claims.fit import fit
 from analysis.claims.judging import UNTOLD, answer, shown, told
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
 from analysis.claims.slide_10 import TARGET
 from analysis.claims.slides_2_3 import CLAIMS as SHARES
 from analysis.kinds.breakdown_points import gradient_bytes
@@ -69,13 +69,13 @@ def _traffic(run: Run) -> Judged:
     sent = 2 * (GPUS - 1) * gradient_bytes(run)
     compute_s = parse_duration_ns(run.spec["compute"], "compute") / 1e9
     modelled = sent / (compute_s + 2 * (GPUS - 1) / GPUS * gradient_bytes(run) * 8 / run.parameters.path.rate_bps)
-    measured = sent / line.at(GPUS)
-    source = f"line through the steps of {len(rings)} rings, off by {line.worst_residual:.0%} at most"
+    measured = sent / line.seconds(GPUS)
+    source = f"line through the steps of {len(rings)} rings, off by {line.error:.0%} at most"
     rows.append(
         Row(f"gradients, {GPUS} GPUs", TERABYTES, modelled, measured, "bytes/s", "at least", measured >= TERABYTES,
             source, extrapolated=True)
     )  # fmt: skip
-    words = f"a ring of {GPUS} GPUs sends {text.size(sent)} in a step of {text.seconds(line.at(GPUS))} by the line"
+    words = f"a ring of {GPUS} GPUs sends {text.size(sent)} in a step of {text.seconds(line.seconds(GPUS))} by the line"
     verdict, because = answer(rows[-1:], lambda: words, lambda: f"{words}: {text.size(measured)}/s")
     return Judged(verdict, because, tuple(rows), shown(run, "parts"))
 
@@ -111,13 +111,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="10",
         says="Links of 400 Gb/s are good.",
         figures="400 Gb/s",
-        experiment="training_breakdown",
+        trial=Trial("training_breakdown", _training("400Gbps"), _training("400Gbps"), only=True),
         model="t / (t + c), t = 2 (N-1)/N S / B",
         tolerance="a step of 10 GPUs communicates for no more than slide 2's 30 %",
         judge=partial(_link, True),
-        quick=_training("400Gbps"),
-        full=_training("400Gbps"),
-        only=True,
         assumptions=(TARGET, "gradients travel when backward has ended"),
     ),
     Claim(
@@ -125,13 +122,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="10",
         says="Links under 100 Gb/s are poor.",
         figures="under 100 Gb/s: 40 Gb/s, the next lower rate of Ethernet then in use",
-        experiment="training_breakdown",
+        trial=Trial("training_breakdown", _training("40Gbps"), _training("40Gbps"), only=True),
         model="t / (t + c), t = 2 (N-1)/N S / B",
         tolerance="a step of 10 GPUs communicates for longer than it computes",
         judge=partial(_link, False),
-        quick=_training("40Gbps"),
-        full=_training("40Gbps"),
-        only=True,
         assumptions=(TARGET, "gradients travel when backward has ended"),
     ),
     Claim(
@@ -139,14 +133,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="10",
         says="A cluster of 1,000 GPUs makes terabytes per second of gradient traffic.",
         figures="TB/s",
-        experiment="training_breakdown",
+        trial=_SHARED.trial,
         model="N 2 (N-1)/N S in a step of c + 2 (N-1) (alpha + S / N / B)",
         tolerance="at least 1 TB/s",
         judge=_traffic,
-        quick=_SHARED.quick,
-        full=_SHARED.full,
-        cases=_SHARED.cases,
-        quick_cases=_SHARED.quick_cases,
         assumptions=(*_SHARED.assumptions, "1,000 GPUs are not run: read off the line through the rings that are"),
     ),
 )

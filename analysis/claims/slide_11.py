@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis import text
 from analysis.claims.judging import answer, near, shown, untold
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.paths import LEAF_SPINE_FULL, LEAF_SPINE_QUICK, apart, tiers_row
+from analysis.claims.paths import LEAF_SPINE, apart, tiers_row
 from analysis.kinds.hops import CLAIMED_NS
 from analysis.kinds.probes import per_hop_ns, spread_ns
 from analysis.run import Run
@@ -59,26 +59,20 @@ CLAIMS: tuple[Claim, ...] = (
         slides="11",
         says="Leaf-spine has two tiers: any two servers under different leaves are exactly two hops of switches apart.",
         figures="2 tiers, 2 hops",
-        experiment="hops",
+        trial=LEAF_SPINE,
         model="leaf, spine, leaf",
         tolerance="every ordered pair of hosts, exactly",
         judge=_two_hops,
-        quick=LEAF_SPINE_QUICK,
-        full=LEAF_SPINE_FULL,
-        only=True,
     ),
     Claim(
         key="leaf_spine_latency",
         slides="11",
         says="Switch-to-switch latency is 400 to 600 ns, the same everywhere.",
         figures="400 to 600 ns",
-        experiment="hops",
+        trial=LEAF_SPINE,
         model="a switch's pipeline and one cable's propagation",
         tolerance="in the range; equal to the nanosecond over all pairs of leaves",
         judge=_same_everywhere,
-        quick=LEAF_SPINE_QUICK,
-        full=LEAF_SPINE_FULL,
-        only=True,
         assumptions=("the fabric is idle; a switch is slide 10's good one, a cable 20 m long",),
     ),
 )

@@ -6,9 +6,8 @@ from functools import partial
 
 from analysis import text
 from analysis.claims.judging import UNTOLD, answer, near, shown, told, untold
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.paths import CASES, apart, evenly, tiers_row
-from analysis.claims.slide_10 import FAILOVER_QUICK_CASES
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
+from analysis.claims.paths import BISECTION, FAILOVER, apart, evenly, tiers_row
 from analysis.fabric import Fabric
 from analysis.kinds import failover, polarisation
 from analysis.kinds.losses import streams
@@ -174,13 +173,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="12",
         says="A fat-tree has three tiers of switches.",
         figures="3 tiers",
-        experiment="hops",
+        trial=Trial("hops", {}, {}, only=True),
         model="edge, aggregation, core, aggregation, edge",
         tolerance="exactly",
         judge=_three_tiers,
-        quick={},
-        full={},
-        only=True,
         assumptions=("k = 4: 16 hosts",),
     ),
     Claim(
@@ -188,13 +184,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="12",
         says="A fat-tree is non-blocking: it has full bisection bandwidth.",
         figures="full bisection",
-        experiment="bisection",
+        trial=BISECTION,
         model="line rate over the least that a host can get by the links: 1",
         tolerance="the worst host gets 95 % of its line rate",
         judge=partial(evenly, "fat_tree"),
-        quick={},
-        full={},
-        cases=CASES,
         assumptions=(
             "k = 4: 16 hosts",
             "paths are those of D-mod-k routing, or of ECMP hashes",
@@ -206,14 +199,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="12",
         says="A fat-tree's flows have all of its paths.",
         figures="non-blocking",
-        experiment="polarisation",
+        trial=Trial("polarisation", {}, {}, cases=("same_seed", "openflow_1.3"), quick_cases=("same_seed",)),
         model="links in use when each flow takes one at random: m (1 - (1 - 1/m)^n)",
         tolerance="chance explains the spread: p of 0.01 or more",
         judge=_all_paths,
-        quick={},
-        full={},
-        cases=("same_seed", "openflow_1.3"),
-        quick_cases=("same_seed",),
         assumptions=("k = 8: 128 hosts", "1,000 random flows"),
     ),
     Claim(
@@ -221,13 +210,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="12",
         says="A fat-tree tolerates more faults than leaf-spine.",
         figures="more",
-        experiment="failover",
+        trial=FAILOVER,
         model="(k/2)^2 ways between pods, k/2 between leaves of as many uplinks",
         tolerance="more ways, a smaller loss by a highest switch, and a dead link costs what was in flight",
         judge=_tolerates,
-        quick={},
-        full={},
-        quick_cases=FAILOVER_QUICK_CASES,
         assumptions=("16 hosts each: k = 4, and 4 leaves with 2 spines",),
     ),
     Claim(
@@ -235,13 +221,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="12",
         says="A fat-tree costs more than leaf-spine.",
         figures="more",
-        experiment="bisection",
+        trial=BISECTION,
         model="5 k^2 / 4 switches for k^3 / 4 hosts; leaf-spine n / h leaves and h spines",
         tolerance="more switches and more ports for as many hosts at 1:1",
         judge=_costs,
-        quick={},
-        full={},
-        cases=CASES,
         assumptions=("no price list: switches and ports are counted",),
     ),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from analysis import text
 from analysis.claims.judging import answer, near, shown, together, told, untold
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.shared_runs import HIERARCHY, HIERARCHY_CASES, HIERARCHY_FULL, HIERARCHY_QUICK
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
+from analysis.claims.shared_runs import HIERARCHY
 from analysis.fabric import Fabric
 from analysis.kinds.hierarchy_points import (
     OVERLAPPED,
@@ -32,7 +32,8 @@ _WIRES = (
     "wires and switches alone: hosts' and GPUs' own time is none in virtual time",
     "a switch takes 400 ns, NVSwitch too; a cable 100 ns",
 )
-_POD = {"topology": "gpu_pod", "servers": "2"}
+_PODS = {"topology": "gpu_pod", "servers": "2"}
+_POD = Trial("hops", _PODS, _PODS, only=True)
 
 
 def _gap(run: Run) -> Judged:
@@ -141,13 +142,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="13",
         says="Inside a server 7.2 TB/s, between servers 400 GB/s: an 18-fold gap.",
         figures="7.2 TB/s (8 GPUs, NVLink 4.0), 400 GB/s (8 x 400 Gb/s), 18",
-        experiment=HIERARCHY,
+        trial=HIERARCHY,
         model="8 x 900 GB/s over 8 x 50 GB/s",
         tolerance=f"within {TOLERANCE:.0%}",
         judge=_gap,
-        quick=HIERARCHY_QUICK,
-        full=HIERARCHY_FULL,
-        cases=HIERARCHY_CASES,
         assumptions=("NVLink is a link of 450 GB/s each way; rates are slopes of all-reduces over four sizes",),
     ),
     Claim(
@@ -155,13 +153,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="13",
         says="Inside a server a message takes about 5 us.",
         figures="5 us",
-        experiment="hops",
+        trial=_POD,
         model="2 links and a switch",
         tolerance=f"within {ABOUT:.0%}: the slide says about",
         judge=_inside,
-        quick=_POD,
-        full=_POD,
-        only=True,
         assumptions=_WIRES,
     ),
     Claim(
@@ -169,13 +164,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="13",
         says="Between servers a message takes 1 to 2 us by RDMA.",
         figures="1 to 2 us",
-        experiment="hops",
+        trial=_POD,
         model="2 links and a switch on a rail, 4 links and 3 switches across rails",
         tolerance="in the range",
         judge=_between,
-        quick=_POD,
-        full=_POD,
-        only=True,
         assumptions=_WIRES,
     ),
     Claim(
@@ -183,12 +175,9 @@ CLAIMS: tuple[Claim, ...] = (
         slides="13",
         says="The gap makes hierarchical strategies necessary.",
         figures="",
-        experiment=HIERARCHY,
+        trial=HIERARCHY,
         model="a flat ring leaves each server by one NIC: 2 (n-1)/n S / b; hierarchically all 8 carry S/8 each",
         tolerance=f"faster than a flat ring, which has one NIC's bandwidth within {TOLERANCE:.0%}",
         judge=_needed,
-        quick=HIERARCHY_QUICK,
-        full=HIERARCHY_FULL,
-        cases=HIERARCHY_CASES,
     ),
 )

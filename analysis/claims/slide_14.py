@@ -6,7 +6,7 @@ from functools import partial
 
 from analysis import text
 from analysis.claims.judging import UNTOLD, near, shown, told, untold
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
 from analysis.cost_model import buffer_fill_seconds, line_rate_fill_seconds
 from analysis.measures import fill_s, kernel_timeouts
 from analysis.run import Run
@@ -26,10 +26,12 @@ _TRANSFERS, _SPAN = "transfers of measured.json", ("start_ns", "end_ns")
 LINUX_S = LINUX_RTO_MIN_NS / 1e9
 
 # 100 senders to one by TCP, and its cures: one run for all claims that ask it.
-INCAST = "incast"
-INCAST_QUICK = {"senders": "100", "capture": "off", "rounds": "2"}
-INCAST_FULL = {"senders": "100", "capture": "off"}
-INCAST_QUICK_CASES = ("rto_1ms", "tcp_pfc", "roce", "roce_pfc", "roce_dcqcn", "roce_pfc_dcqcn")
+INCAST = Trial(
+    "incast",
+    {"senders": "100", "capture": "off", "rounds": "2"},
+    {"senders": "100", "capture": "off"},
+    quick_cases=("rto_1ms", "tcp_pfc", "roce", "roce_pfc", "roce_dcqcn", "roce_pfc_dcqcn"),
+)
 
 
 # --- the buffer
@@ -159,23 +161,16 @@ _FILLS_WITHIN = f"within {FILL_SHARE:.0%}: the slide says about; and packets are
 _WAITS_AND_FALLS = "one timeout of 200 ms in a round, and a round's own time T: 1 + 200 ms / T"
 
 
-def _filling(
-    key: str, who: str, assumption: str, quick: dict[str, str], full: dict[str, str], model: str, *more: str
-) -> Claim:
-    alone = quick is full
+def _filling(key: str, who: str, assumption: str, trial: Trial, model: str, *more: str) -> Claim:
     return Claim(
         key=key,
         slides="14",
         says=f"A switch buffer fills in about 12 us, then packets are dropped ({who}).",
         figures="100 senders at 400 Gb/s, 12 us",
-        experiment=INCAST,
+        trial=trial,
         model=model,
         tolerance=_FILLS_WITHIN,
         judge=partial(_fills, assumption),
-        quick=quick,
-        full=full,
-        only=alone,
-        quick_cases=() if alone else INCAST_QUICK_CASES,
         assumptions=("the slide names no buffer: 600 KB a port, or a whole switch's memory", *more),
     )
 
@@ -185,8 +180,7 @@ CLAIMS: tuple[Claim, ...] = (
         "incast_fill",
         "100 TCP senders, 600 KB",
         "a port has 600 KB, and 100 TCP senders start within 100 us of each other",
-        INCAST_QUICK,
-        INCAST_FULL,
+        INCAST,
         "between buffer / ((N-1) C), all at once, and as long as starts take to meet",
         "how starts cluster decides: other seeds give 12 to 18 us",
     ),
@@ -195,16 +189,14 @@ CLAIMS: tuple[Claim, ...] = (
         "100 senders at line rate, 60 MB",
         "the port may use 60 MB, a whole switch's memory, and all senders begin at line rate at once, as NICs with"
         " RDMA do",
-        _WHOLE_SWITCH,
-        _WHOLE_SWITCH,
+        Trial("incast", _WHOLE_SWITCH, _WHOLE_SWITCH, only=True),
         "buffer / ((N-1) C)",
     ),
     _filling(
         "incast_fill_two",
         "two senders at line rate, 600 KB",
         "a port has 600 KB, and one line rate more comes in than leaves, as of two senders",
-        _TWO,
-        _TWO,
+        Trial("incast", _TWO, _TWO, only=True),
         "buffer / C",
     ),
     Claim(
@@ -212,13 +204,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="14",
         says="After the drops TCP waits for 200 to 500 ms.",
         figures="200 to 500 ms",
-        experiment=INCAST,
+        trial=INCAST,
         model="the least timeout of Linux, 200 ms, and twice as much when what is sent again is lost too",
         tolerance="every block that took longer than half of the least timeout",
         judge=_waits,
-        quick=INCAST_QUICK,
-        full=INCAST_FULL,
-        quick_cases=INCAST_QUICK_CASES,
         assumptions=("100 senders, 256 KiB each",),
     ),
     Claim(
@@ -226,13 +215,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="14",
         says="Throughput falls 3 to 10 times.",
         figures="3 to 10 times, 100 senders at 400 Gb/s",
-        experiment=INCAST,
+        trial=INCAST,
         model=_WAITS_AND_FALLS,
         tolerance="in the range",
         judge=_throughput,
-        quick=INCAST_QUICK,
-        full=INCAST_FULL,
-        quick_cases=INCAST_QUICK_CASES,
         assumptions=("256 KiB from each sender a round",),
     ),
     Claim(
@@ -240,13 +226,15 @@ CLAIMS: tuple[Claim, ...] = (
         slides="14",
         says="Throughput falls 3 to 10 times, also where a round moves a gigabyte.",
         figures="3 to 10 times, 100 senders at 400 Gb/s",
-        experiment=INCAST,
+        trial=Trial(
+            "incast",
+            {"senders": "100", "capture": "off", "rounds": "1", "bytes": "6MB"},
+            {"senders": "100", "capture": "off", "rounds": "1", "bytes": "12MB"},
+            only=True,
+        ),
         model=_WAITS_AND_FALLS,
         tolerance="in the range",
         judge=_throughput,
-        quick={"senders": "100", "capture": "off", "rounds": "1", "bytes": "6MB"},
-        full={"senders": "100", "capture": "off", "rounds": "1", "bytes": "12MB"},
-        only=True,
         assumptions=("6 or 12 MB from each sender a round",),
     ),
     Claim(
@@ -254,13 +242,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="14",
         says="Throughput falls 3 to 10 times over links of 1 Gb/s, those of the papers that named incast.",
         figures="3 to 10 times",
-        experiment="fast08",
+        trial=Trial("fast08", {"rounds": "8"}, {}, cases=("modern-64kb-n16", "modern-64kb-n32", "modern-64kb-n64")),
         model=_WAITS_AND_FALLS,
         tolerance="in the range, for today's TCP from 16 senders on",
         judge=_slow_link,
-        quick={"rounds": "8"},
-        full={},
-        cases=("modern-64kb-n16", "modern-64kb-n32", "modern-64kb-n64"),
         assumptions=("a buffer of 64 KB, 256 KB from each sender (Phanishayee et al., FAST 2008)",),
     ),
 )

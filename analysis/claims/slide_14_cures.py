@@ -8,8 +8,8 @@ from functools import partial
 
 from analysis import text
 from analysis.claims.judging import UNTOLD, shown, told, untold
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.slide_14 import INCAST, INCAST_FULL, INCAST_QUICK, INCAST_QUICK_CASES
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
+from analysis.claims.slide_14 import INCAST
 from analysis.kinds import deadlock, headroom, pause_storm
 from analysis.kinds.deadlock import FREE
 from analysis.kinds.pause_storm import CONTAINED, HARMLESS
@@ -149,13 +149,10 @@ def _cure(key: str, name: str, alone: Sequence[str], helped: Sequence[str], help
         slides="14",
         says=f"Incast is cured by {name}.",
         figures="no collapse",
-        experiment=INCAST,
+        trial=INCAST,
         model=model,
         tolerance=_NO_COLLAPSE,
         judge=partial(_cured, alone, helped, help_words),
-        quick=INCAST_QUICK,
-        full=INCAST_FULL,
-        quick_cases=INCAST_QUICK_CASES,
         assumptions=("100 senders at 400 Gb/s; with PFC all ports share 600 KB, and headroom comes on top",),
     )
 
@@ -185,13 +182,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="14",
         says="PFC loses nothing.",
         figures="no loss",
-        experiment="headroom",
+        trial=Trial("headroom", _SHORT, {}, quick_cases=("headroom-025", "headroom-050", "headroom-125")),
         model="rate x 2 x one-way delay, two frames, and the reaction",
         tolerance="none with the formula's headroom; some with less, else the formula asks too much",
         judge=_headroom,
-        quick=_SHORT,
-        full={},
-        quick_cases=("headroom-025", "headroom-050", "headroom-125"),
         assumptions=("8 senders at 100 Gb/s over 400 m of fibre",),
     ),
     Claim(
@@ -199,14 +193,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="14",
         says="PFC cures incast without harm to others.",
         figures="a cure",
-        experiment="pause_storm",
+        trial=Trial("pause_storm", {}, {}, cases=("watchdog-500us", "dcqcn"), quick_cases=("watchdog-500us",)),
         model="a stuck receiver's pauses stop all that shares its way, until a watchdog ends them",
         tolerance=f"innocent flows keep {pause_storm.KEPT_SHARE:.0%} of their goodput",
         judge=_storm,
-        quick={},
-        full={},
-        cases=("watchdog-500us", "dcqcn"),
-        quick_cases=("watchdog-500us",),
         assumptions=("one receiver pauses its link for 6 ms (Guo et al., SIGCOMM 2016)",),
     ),
     Claim(
@@ -214,14 +204,12 @@ CLAIMS: tuple[Claim, ...] = (
         slides="14",
         says="PFC cures incast for good.",
         figures="a cure",
-        experiment="deadlock",
+        trial=Trial(
+            "deadlock", {"duration": "4ms"}, {}, cases=("up_down", "watchdog", "dcqcn"), quick_cases=("up_down",)
+        ),
         model="buffers that wait for each other in a circle wait for ever; routes up and down have no circle",
         tolerance=f"in the last quarter more than {deadlock.DEAD_SHARE:.0%} of one line arrives",
         judge=_deadlock,
-        quick={"duration": "4ms"},
-        full={},
-        cases=("up_down", "watchdog", "dcqcn"),
-        quick_cases=("up_down",),
         assumptions=("a ring of four switches, all packets the same way round (Hu et al., HotNets 2016)",),
     ),
 )

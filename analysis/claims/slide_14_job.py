@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis import text
 from analysis.claims.judging import near, shown, told, untold
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
 from analysis.claims.slide_14 import FALL, LINUX_S
 from analysis.kinds.breakdown_points import gradient_bytes
 from analysis.kinds.training_steps import compute_s, rank_hosts, step_s, waiting_s
@@ -65,13 +65,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="14",
         says="40 minutes of a 1-hour job are lost.",
         figures="40 of 60 minutes",
-        experiment="training_breakdown",
+        trial=Trial("training_breakdown", {**_JOB, "steps": "4"}, {**_JOB, "steps": "20"}, only=True),
         model="60 min x W / (T + W), W = 200 ms a step: 40 where a step takes T = W / 2 without loss",
         tolerance=f"within {SHARE:.0%}",
         judge=_job,
-        quick={**_JOB, "steps": "4"},
-        full={**_JOB, "steps": "20"},
-        only=True,
         assumptions=(
             "100 workers and one parameter server at 400 Gb/s with 600 KB a port; an hour is as its steps are",
             "the slide names no step: one that takes 100 ms is tried",

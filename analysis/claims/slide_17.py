@@ -6,8 +6,8 @@ from functools import partial
 
 from analysis import text
 from analysis.claims.judging import near, of_compared, shown, together, told, untold, untold_row
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.shared_runs import HIERARCHY, HIERARCHY_CASES, HIERARCHY_FULL, HIERARCHY_QUICK
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
+from analysis.claims.shared_runs import HIERARCHY
 from analysis.kinds.hierarchy_points import Point, inside_rate, links_inside, points
 from analysis.kinds.published import Compared
 from analysis.kinds.slides_hierarchy import CLAIMED_20GB_S, SOLD, TOLERANCE, TWENTY_GB, compared
@@ -81,13 +81,10 @@ def _of_generation(number: int) -> Claim:
         slides="17",
         says=f"NVLink of generation {number} has {sold / 1e9:g} GB/s for each GPU.",
         figures=f"{sold / 1e9:g} GB/s",
-        experiment=HIERARCHY,
+        trial=Trial("hierarchy", {**keys, "iterations": "1"}, keys, only=True),
         model="T(S) = alpha + 2 (n-1)/n S / B on a ring of 8 GPUs; B from the slope over four sizes",
         tolerance="within 10 %",
         judge=partial(_generation, sold),
-        quick={**keys, "iterations": "1"},
-        full=keys,
-        only=True,
         assumptions=("the hardware is a link of half the sold rate each way; an all-reduce tells what it carries",),
     )
 
@@ -99,13 +96,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="17",
         says="An all-reduce of 20 GB on 8 GPUs takes about 22 ms with NVSwitch, about 150 ms without.",
         figures="22 ms, 150 ms",
-        experiment=HIERARCHY,
+        trial=HIERARCHY,
         model="T(S) = alpha + 2 (n-1)/n S / B: 78 ms at 450 GB/s each way, 547 ms at 64",
         tolerance="within 10 %",
         judge=_twenty_gb,
-        quick=HIERARCHY_QUICK,
-        full=HIERARCHY_FULL,
-        cases=HIERARCHY_CASES,
         assumptions=("20 GB are not sent: read off the line through four sizes", "without NVSwitch: PCIe 5"),
     ),
     Claim(
@@ -113,13 +107,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="17",
         says="With NVSwitch an all-reduce of 20 GB is 7 times faster.",
         figures="7x",
-        experiment=HIERARCHY,
+        trial=HIERARCHY,
         model="B of NVLink 4.0 over B of PCIe 5: 900 / 128",
         tolerance="within 10 %",
         judge=_seven_times,
-        quick=HIERARCHY_QUICK,
-        full=HIERARCHY_FULL,
-        cases=HIERARCHY_CASES,
         assumptions=("20 GB are not sent: read off the lines through four sizes",),
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from analysis import text
 from analysis.claims.judging import UNTOLD, shown, told, untold_row
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
 from analysis.kinds import compression, overlap
 from analysis.kinds.compression_runs import ACCURATE_WITHIN, accuracy, factor
 from analysis.kinds.overlap_pairs import Pair, pairs
@@ -179,13 +179,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="20",
         says="Overlap of communication and computing, and compression, bring training time down by 40 % or more.",
         figures="40 %",
-        experiment="overlap",
+        trial=Trial("overlap", {}, {}, quick_cases=("off", "light-off", "compressed", "light-compressed")),
         model="backward is 2/3 of computing C: overlap saves min(2/3 C, T) of C + T, at most 40 %",
         tolerance="at least 40 % of the step without either",
         judge=_overlap,
-        quick={},
-        full={},
-        quick_cases=("off", "light-off", "compressed", "light-compressed"),
         assumptions=(
             "a case computes so long that gradients travel about as long as backward computes, one half of it",
         ),
@@ -195,12 +192,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="20",
         says="Gradient compression brings training time down by 40 % or more.",
         figures="40 %",
-        experiment="compression",
+        trial=Trial("compression", {"steps": "40"}, {}),
         model="at most the share of communication; n - 1 updates to each rank, against 2 (n-1)/n gradients on a ring",
         tolerance="at least 40 % of a step, and at most 2 points of accuracy lost",
         judge=_compression,
-        quick={"steps": "40"},
-        full={},
         assumptions=("a small real network on scikit-learn's digits; links of 10 Gb/s are slow for it",),
     ),
     Claim(
@@ -208,14 +203,16 @@ CLAIMS: tuple[Claim, ...] = (
         slides="20",
         says="With hardware and software together training scales almost linearly.",
         figures="near-linear",
-        experiment="training_breakdown",
+        trial=Trial(
+            "training_breakdown",
+            _SCALING,
+            _SCALING,
+            cases=(*_WEAK, "ring-100", _FIXED),
+            quick_cases=(*_WEAK[:2], _FIXED),
+        ),
         model="computing over the step, whose buckets travel behind backward: 2 (n-1) alpha + 2 (n-1)/n S / B each",
         tolerance="at least 90 % of the throughput of GPUs that never wait, at every number that ran",
         judge=_scaling,
-        quick=_SCALING,
-        full=_SCALING,
-        cases=(*_WEAK, "ring-100", _FIXED),
-        quick_cases=(*_WEAK[:2], _FIXED),
         assumptions=("a ring over one switch at 100 Gb/s; 4 MiB of gradients behind 1.45 ms of computing",),
     ),
 )

@@ -9,7 +9,7 @@ from analysis import text
 from analysis.claims import federated_pairs
 from analysis.claims.federated_pairs import over
 from analysis.claims.judging import answer, shown, untold
-from analysis.claims.model import Claim, Judged, Row
+from analysis.claims.model import Claim, Judged, Row, Trial
 from analysis.kinds import federated_claims
 from analysis.kinds.federated_claims import (
     FLAT_ROUNDS,
@@ -141,14 +141,10 @@ def _claim(
         slides="21",
         says=says,
         figures=figures,
-        experiment="federated",
+        trial=Trial("federated", quick, {}, _CASES, quick_cases),
         model=model,
         tolerance=tolerance,
         judge=judge,
-        quick=quick,
-        full={},
-        cases=_CASES,
-        quick_cases=quick_cases,
         assumptions=(
             "ResNet-50's update and the computing are divided by 100, timeouts are not",
             "a small real model on scikit-learn's digits; the update is padded to ResNet-50's",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from analysis import text
 from analysis.claims.judging import UNTOLD, answer, shown, told, untold, untold_row
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.shared_runs import CPU_OVERHEAD, CPU_OVERHEAD_CASES, CPU_OVERHEAD_FULL, CPU_OVERHEAD_QUICK
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
+from analysis.claims.shared_runs import CPU_OVERHEAD
 from analysis.kinds import collective, cpu_overhead
 from analysis.kinds.collective_calls import SizeRow, algorithm, nic_bytes_per_call, rank_hosts, wrong
 from analysis.run import Run
@@ -120,13 +120,15 @@ CLAIMS: tuple[Claim, ...] = (
         slides="23",
         says="A switch that adds partial gradients up makes less data move.",
         figures="less data",
-        experiment="collectives",
+        trial=Trial(
+            "collectives",
+            {"sizes": "1MiB,2MiB,4MiB", "iterations": "1", "warmup": "0"},
+            {"sizes": "1MiB,4MiB,16MiB"},
+            cases=("in_network",),
+        ),
         model="over a rank's link, each way: a ring 2 (n-1)/n S, sums in the switch S",
         tolerance="within 10 % of the model, headers and acknowledgements beside it, and less than a ring's",
         judge=_in_network,
-        quick={"sizes": "1MiB,2MiB,4MiB", "iterations": "1", "warmup": "0"},
-        full={"sizes": "1MiB,4MiB,16MiB"},
-        cases=("in_network",),
         assumptions=("the adding switch is a host whose link is as fast as all ranks' together (SwitchML, NSDI 2021)",),
     ),
     Claim(
@@ -134,13 +136,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="23",
         says="SmartNICs take communication off the host's processor.",
         figures="",
-        experiment=CPU_OVERHEAD,
+        trial=CPU_OVERHEAD,
         model="the host: 1 us a message, 870 ns a packet, 93 ps a byte; the NIC leaves 300 ns a message",
         tolerance="less time, small and large, and a less busy processor",
         judge=_smart_nic,
-        quick=CPU_OVERHEAD_QUICK,
-        full=CPU_OVERHEAD_FULL,
-        cases=CPU_OVERHEAD_CASES,
         assumptions=("processors cost what a model says; the NIC itself is never the bottleneck",),
     ),
     Claim(
@@ -148,13 +147,15 @@ CLAIMS: tuple[Claim, ...] = (
         slides="23",
         says="Links of 800 Gb/s come next.",
         figures="800 Gb/s",
-        experiment="collectives",
+        trial=Trial(
+            "collectives",
+            {**_FAST, "sizes": "4MiB,8MiB,16MiB,32MiB", "iterations": "1"},
+            {**_FAST, "sizes": "8MiB,16MiB,32MiB,64MiB"},
+            only=True,
+        ),
         model="2 (n-1)/n S bytes over each link; payload is 98.9 % of a packet of 9,000 bytes",
         tolerance="at least 85 % of the line",
         judge=_fast_links,
-        quick={**_FAST, "sizes": "4MiB,8MiB,16MiB,32MiB", "iterations": "1"},
-        full={**_FAST, "sizes": "8MiB,16MiB,32MiB,64MiB"},
-        only=True,
         assumptions=(
             "a link is what the emulation makes it: exact at any rate; no processor and no PCIe slot limits it",
         ),

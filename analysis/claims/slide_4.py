@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis import text
 from analysis.claims.judging import UNTOLD, near, shown, told
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
 from analysis.kinds import collective, cpu_overhead
 from analysis.kinds.collective_calls import size_rows
 from analysis.run import Run
@@ -112,8 +112,8 @@ def _port_rate(run: Run) -> Judged:
     return Judged(REPRODUCED if row.holds else NOT_REPRODUCED, f"{text.rate(rate)} of payload", (row,))
 
 
-_PATHS = {"delay": "100ns", "sizes": "64B,4KiB,256KiB,1MiB,4MiB"}
-_PATH_CASES = ("rdma", "tcp-free")
+_KEYS = {"delay": "100ns", "sizes": "64B,4KiB,256KiB,1MiB,4MiB"}
+_PATHS = Trial("cpu_overhead", {**_KEYS, "iterations": "2"}, _KEYS, cases=("rdma", "tcp-free"))
 _COSTS = "hosts' processors follow the stated model (workloads/host_cost.py)"
 _SHORT = "links of 20 m of fibre (100 ns), one switch of 400 ns"
 
@@ -123,13 +123,10 @@ CLAIMS = (
         slides="4",
         says="RDMA brings a message over in less than two microseconds.",
         figures="under 2 us",
-        experiment="cpu_overhead",
+        trial=_PATHS,
         model="two links, one switch, a work request posted and a completion taken",
         tolerance="the median of the shortest message is under 2 us",
         judge=_rdma_latency,
-        quick={**_PATHS, "iterations": "2"},
-        full=_PATHS,
-        cases=_PATH_CASES,
         assumptions=(_SHORT, _COSTS, "the shortest message (64 B), as no size is told"),
     ),
     Claim(
@@ -137,13 +134,10 @@ CLAIMS = (
         slides="4",
         says="TCP/IP needs about 100 microseconds, 50 times what RDMA needs.",
         figures="about 100 us, 50 times",
-        experiment="cpu_overhead",
+        trial=_PATHS,
         model="the way, system calls, a packet through the stack, the wake-up of a sleeping receiver",
         tolerance=f"both figures within {_LATENCY_SHARE:.0%}",
         judge=_tcp_latency,
-        quick={**_PATHS, "iterations": "2"},
-        full=_PATHS,
-        cases=_PATH_CASES,
         assumptions=(_SHORT, _COSTS, "neither interrupts held back nor other programs on the processor"),
     ),
     Claim(
@@ -151,13 +145,10 @@ CLAIMS = (
         slides="4",
         says="An RDMA port carries 400 Gb/s.",
         figures="400 Gb/s per port",
-        experiment="cpu_overhead",
+        trial=_PATHS,
         model="rate x payload / frame",
         tolerance=f"payload within {_RATE_SHARE:.0%} of the rate: headers take their share",
         judge=_port_rate,
-        quick={**_PATHS, "iterations": "2"},
-        full=_PATHS,
-        cases=_PATH_CASES,
         assumptions=(_COSTS,),
     ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from analysis import text
 from analysis.claims.fit import fit
 from analysis.claims.judging import UNTOLD, alike, answer, shown, told, within
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
 from analysis.kinds import allreduce_scaling
 from analysis.kinds.collective_calls import helper_hosts, nic_bytes_per_call
 from analysis.kinds.scaling_points import (
@@ -206,7 +206,7 @@ def _bert_large(run: Run) -> Judged:
 def _bert_times(several: dict[int, Point]) -> dict[int, float]:
     """Ranks -> seconds by the line through the sizes that so many ranks sent."""
     lines = {number: fit((row.size_bytes, row.seconds) for row in point.rows) for number, point in several.items()}
-    return {number: line.at(BERT_LARGE_BYTES) for number, line in lines.items() if line is not None}
+    return {number: line.seconds(BERT_LARGE_BYTES) for number, line in lines.items() if line is not None}
 
 
 _CASES = tuple(
@@ -215,8 +215,13 @@ _CASES = tuple(
     for ranks in (4, 8, 16, 32, 64)
     if (algorithm, ranks) != (_RING, 16)
 )
-_QUICK_CASES = tuple(label for label in _CASES if not label.endswith("-n64"))
-_QUICK = {"warmup": "0", "sizes": "512KiB,1MiB,2MiB,4MiB"}
+_SCALING = Trial(
+    "allreduce_scaling",
+    {"warmup": "0", "sizes": "512KiB,1MiB,2MiB,4MiB"},
+    {},
+    _CASES,
+    tuple(label for label in _CASES if not label.endswith("-n64")),
+)
 _STAR = "one switch, so that no uplink is shared; marks keep the server's port from losing"
 
 CLAIMS = (
@@ -225,14 +230,10 @@ CLAIMS = (
         slides="8",
         says="A parameter server's bandwidth need grows linearly with the workers.",
         figures="linear in N",
-        experiment="allreduce_scaling",
+        trial=_SCALING,
         model="N gradients in, N sums out, all over the server's one link",
         tolerance=f"bytes {within(_WITHIN)}, time for each worker {within(_SLOPE)} of the model",
         judge=_server_linear,
-        quick=_QUICK,
-        full={},
-        cases=_CASES,
-        quick_cases=_QUICK_CASES,
         assumptions=(_STAR,),
     ),
     Claim(
@@ -240,14 +241,10 @@ CLAIMS = (
         slides="8",
         says="A ring's overhead for each node stays constant, whatever the number of nodes.",
         figures="constant in N",
-        experiment="allreduce_scaling",
+        trial=_SCALING,
         model="2 (N-1)/N of the data: 1.5 times with 4 ranks, never more than twice",
         tolerance=f"bytes {within(_WITHIN)} of the model; constant without more where they grow by less",
         judge=_ring_constant,
-        quick=_QUICK,
-        full={},
-        cases=_CASES,
-        quick_cases=_QUICK_CASES,
         assumptions=(_STAR,),
     ),
     Claim(
@@ -255,14 +252,10 @@ CLAIMS = (
         slides="8",
         says="With BERT-Large's gradients a parameter server slows down with every worker, and a ring does not.",
         figures="about 340 million parameters, 1.36 GB",
-        experiment="allreduce_scaling",
+        trial=_SCALING,
         model="server 2 N S / B; ring 2 (N-1)/N S / B + 2 (N-1) alpha",
         tolerance=f"the server's time grows as the workers {within(_WITHIN)}, the ring's within its bytes' bound",
         judge=_bert_large,
-        quick=_QUICK,
-        full={},
-        cases=_CASES,
-        quick_cases=_QUICK_CASES,
         assumptions=(_STAR, "float32; 1.36 GB are read off lines through smaller sizes"),
     ),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from analysis import text
 from analysis.claims.judging import UNTOLD, alike, answer, shown, within
-from analysis.claims.model import Claim, Judged, Row
+from analysis.claims.model import Claim, Judged, Row, Trial
 from analysis.kinds import allreduce_scaling, collective
 from analysis.kinds.collective_calls import SizeRow, nic_bytes_per_call, rank_hosts, size_rows
 from analysis.kinds.collective_calls import collective as collective_of
@@ -206,8 +206,12 @@ def _share_carried(run: Run) -> float | None:
     return None if row is None or carried is None else carried / row.size_bytes
 
 
-_COLLECTIVE_CASES = ("broadcast", "reduce", "scatter", "gather", "all_gather", "reduce_scatter", "ring-roce")
-_QUICK = {"sizes": "256KiB,512KiB,1MiB,2MiB", "iterations": "1", "warmup": "0", "ranks": "8"}
+_COLLECTIVES = Trial(
+    "collectives",
+    {"sizes": "256KiB,512KiB,1MiB,2MiB", "iterations": "1", "warmup": "0", "ranks": "8"},
+    {},
+    cases=("broadcast", "reduce", "scatter", "gather", "all_gather", "reduce_scatter", "ring-roce"),
+)
 _STAR = "one switch: what a rank's link carries is the collective's doing alone"
 
 CLAIMS = (
@@ -217,13 +221,10 @@ CLAIMS = (
         says="Six collectives have a pattern each: broadcast 1 to all, scatter 1 to each, gather and reduce all to 1, "
         "all-reduce and all-gather all to all.",
         figures="1 to all, 1 to each, all to 1",
-        experiment="collectives",
+        trial=_COLLECTIVES,
         model="bytes over the root's link and the others', from the pattern alone; all-reduce 2 (N-1)/N by a ring",
         tolerance=f"bytes {within(_WITHIN)}, no wrong number, and RoCE as fast as TCP",
         judge=_patterns,
-        quick=_QUICK,
-        full={},
-        cases=_COLLECTIVE_CASES,
         assumptions=(_STAR, "broadcast and reduce by a double tree, scatter and gather directly, the others by a ring"),
     ),
     Claim(
@@ -231,13 +232,10 @@ CLAIMS = (
         slides="9",
         says="All-gather is what ZeRO's third stage lives on.",
         figures="all-gather (ZeRO stage 3)",
-        experiment="collectives",
+        trial=_COLLECTIVES,
         model="(N-1)/N of the parameters from each rank; twice a step, and a reduce-scatter: 3 against 2 (N-1)/N",
         tolerance=f"bytes {within(_WITHIN)}, the {_ZERO_TIMES:g}-fold of ZeRO's paper {within(_ZERO_WITHIN)}",
         judge=_zero3,
-        quick=_QUICK,
-        full={},
-        cases=_COLLECTIVE_CASES,
         assumptions=(_STAR, "a step is two all-gathers of the parameters and a reduce-scatter of the gradients"),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis import text
 from analysis.claims.judging import UNTOLD, alike, shown, within
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.shared_runs import HIERARCHY, HIERARCHY_CASES, HIERARCHY_FULL, HIERARCHY_QUICK
+from analysis.claims.shared_runs import HIERARCHY
 from analysis.kinds.hierarchy_points import IN_TURN, OVERLAPPED, RING, Point, most_servers, pick, points
 from analysis.kinds.slides_hierarchy import TOLERANCE
 from analysis.run import Run
@@ -66,13 +66,10 @@ CLAIMS = (
         slides="9",
         says="NCCL with NVLink is 7 times faster for GPT-3 175B on 1024 GPUs.",
         figures="7 times, 175 billion parameters, 1024 GPUs",
-        experiment=HIERARCHY,
+        trial=HIERARCHY,
         model="flat ring 2 S / b of one NIC; hierarchical 2 S / (8 b), and where it is not hidden 2 (7/8) S / B inside",
         tolerance=f"{within(TOLERANCE)} for one of the two ways",
         judge=_gpt3,
-        quick=HIERARCHY_QUICK,
-        full=HIERARCHY_FULL,
-        cases=HIERARCHY_CASES,
         assumptions=(
             "gradients of two bytes, all reduced at once",
             f"{_SERVERS} servers by the model calibrated on those that ran",

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from analysis import text
 from analysis.claims.judging import UNTOLD, answer, near, shown, together, told, untold_row
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.shared_runs import (
-    CPU_OVERHEAD,
-    CPU_OVERHEAD_CASES,
-    CPU_OVERHEAD_FULL,
-    CPU_OVERHEAD_QUICK,
-    HIERARCHY,
-    HIERARCHY_CASES,
-    HIERARCHY_FULL,
-    HIERARCHY_QUICK,
-)
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
+from analysis.claims.shared_runs import CPU_OVERHEAD, HIERARCHY
 from analysis.kinds import collective, cpu_overhead, straggler
 from analysis.kinds.hierarchy_points import Point, inside_rate, links_inside, points
 from analysis.kinds.host_copies import Way, ways
@@ -226,13 +217,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="15",
         says="Every GPU waits for the slowest.",
         figures="",
-        experiment="straggler",
+        trial=Trial("straggler", {"steps": "5"}, {}, quick_cases=("slow_host", "slow_link", "lossy_cable-newreno")),
         model="step = the slowest rank's computing and link; buckets travel behind backward",
         tolerance="the step within 10 % of the slowest one's time; of every rank at least 90 % of the longest step",
         judge=_stragglers,
-        quick={"steps": "5"},
-        full={},
-        quick_cases=("slow_host", "slow_link", "lossy_cable-newreno"),
         assumptions=("computing is a wait of a given length, 2 or 10 times longer on one of 16 hosts",),
     ),
     Claim(
@@ -240,13 +228,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="15, 17",
         says="PCIe 4 carries 64 GB/s, PCIe 5 128 GB/s, NVLink 4.0 900 GB/s.",
         figures="64, 128, 900 GB/s",
-        experiment=HIERARCHY,
+        trial=HIERARCHY,
         model=_LINE,
         tolerance="within 10 %",
         judge=_links,
-        quick=HIERARCHY_QUICK,
-        full=HIERARCHY_FULL,
-        cases=HIERARCHY_CASES,
         assumptions=("links of each way half of the sold figures; payload in packets of 9,000 bytes",),
     ),
     Claim(
@@ -254,14 +239,11 @@ CLAIMS: tuple[Claim, ...] = (
         slides="15",
         says="A transformer needs about 500 GB/s a step: NVLink 4.0 has that, PCIe has not.",
         figures="500 GB/s",
-        experiment=HIERARCHY,
+        trial=HIERARCHY,
         model="of a layer: 4 all-reduces, 2 (n-1)/n x 2 bytes x width each way, beside 72 width^2 / n flop: n = 8,"
         " width 12,288, 400 Tflop/s a GPU",
         tolerance="NVLink at least 500 GB/s, each PCIe less",
         judge=_need,
-        quick=HIERARCHY_QUICK,
-        full=HIERARCHY_FULL,
-        cases=HIERARCHY_CASES,
         assumptions=("the lecture does not say which transformer, nor how long a step is",),
     ),
     Claim(
@@ -269,13 +251,10 @@ CLAIMS: tuple[Claim, ...] = (
         slides="16",
         says="Copies and interrupts of TCP/IP cost processor, latency and throughput.",
         figures="",
-        experiment=CPU_OVERHEAD,
+        trial=CPU_OVERHEAD,
         model="1 us a message, 870 ns a packet, 93 ps a byte copied, 5 us to wake up (Cai et al., SIGCOMM 2021)",
         tolerance="each at least 5 % worse than with a processor that costs nothing",
         judge=_processor,
-        quick=CPU_OVERHEAD_QUICK,
-        full=CPU_OVERHEAD_FULL,
-        cases=CPU_OVERHEAD_CASES,
         assumptions=("in virtual time a processor costs what a model says; this machine's is measured beside it",),
     ),
 )

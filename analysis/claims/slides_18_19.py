@@ -9,16 +9,7 @@ from typing import Callable, Optional
 from analysis import text
 from analysis.claims.judging import UNTOLD, near, of_compared, shown, together, told
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
-from analysis.claims.shared_runs import (
-    CPU_OVERHEAD,
-    CPU_OVERHEAD_CASES,
-    CPU_OVERHEAD_FULL,
-    CPU_OVERHEAD_QUICK,
-    HIERARCHY,
-    HIERARCHY_CASES,
-    HIERARCHY_FULL,
-    HIERARCHY_QUICK,
-)
+from analysis.claims.shared_runs import CPU_OVERHEAD, HIERARCHY
 from analysis.kinds import collective, cpu_overhead
 from analysis.kinds.cpu_overhead import BANDWIDTH, GIGABYTE, GIGABYTE_S, LATENCY_S, PROCESSOR
 from analysis.kinds.hierarchy_points import IN_TURN, OVERLAPPED, RING, Point, most_servers, pick, points
@@ -178,13 +169,10 @@ def _rocev2(key: str, says: str, figures: str, tolerance: str, judge: Callable[[
         slides="18",
         says=says,
         figures=figures,
-        experiment=CPU_OVERHEAD,
+        trial=CPU_OVERHEAD,
         model=model,
         tolerance=tolerance,
         judge=judge,
-        quick=CPU_OVERHEAD_QUICK,
-        full=CPU_OVERHEAD_FULL,
-        cases=CPU_OVERHEAD_CASES,
         assumptions=("in virtual time processors cost what a model says (Cai et al., SIGCOMM 2021), one core a host",),
     )
 
@@ -200,13 +188,10 @@ def _nccl(gpus: int, servers: int, judge: Callable[[Run], Judged], model: str, a
         slides="19",
         says=f"NCCL reduces 1 GB over {gpus} GPUs ({text.counted(servers, 'node')}) in {claimed}.",
         figures=claimed,
-        experiment=HIERARCHY,
+        trial=HIERARCHY,
         model=model,
         tolerance=f"within {TOLERANCE:.0%}",
         judge=judge,
-        quick=HIERARCHY_QUICK,
-        full=HIERARCHY_FULL,
-        cases=HIERARCHY_CASES,
         assumptions=("1 GB is not sent: read off lines through four sizes", assumption),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from analysis.claims.judging import UNTOLD, shown
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged, Row, Trial
 from analysis.kinds import training_breakdown
 from analysis.kinds.breakdown_model import CLAIMED, RING, WITHIN, Assumption, deviation
 from analysis.kinds.breakdown_points import FIXED_BATCH, Point, assumed, gradient_bytes, line_of, nearest, points
@@ -152,8 +152,12 @@ def _fixed_row(each: Point) -> Row:
     return Row(what, None, None, 100 * each.share, "%", "", None, _MEASURED)
 
 
-_QUICK = {"steps": "1"}
-_QUICK_CASES = ("ring-4", "ring-32", "ring-64", "short-64", "fixed-batch-32")
+BREAKDOWN = Trial(
+    "training_breakdown",
+    {"steps": "1"},
+    {},
+    quick_cases=("ring-4", "ring-32", "ring-64", "short-64", "fixed-batch-32"),
+)
 _ASSUMPTIONS = (
     "gradients travel when backward has ended: nothing is hidden",
     "the claim's first point settles how long a rank computes; its growth is what is tried",
@@ -166,13 +170,10 @@ CLAIMS = (
         slides="2, 3",
         says="The share of a training step that is communication grows with the cluster, by 25 points a decade.",
         figures="10 GPUs 30 %, 100 GPUs 55 %, 1000 GPUs 80 %",
-        experiment="training_breakdown",
+        trial=BREAKDOWN,
         model="t / (t + c), with t = 2 (N-1) (alpha + S / N / B) of a ring, c the computing of a rank",
         tolerance=f"all three shares {_WITHIN}, with nothing assumed or with one of the assumptions listed beforehand",
         judge=_shares,
-        quick=_QUICK,
-        full={},
-        quick_cases=_QUICK_CASES,
         assumptions=_ASSUMPTIONS,
     ),
     Claim(
@@ -180,13 +181,10 @@ CLAIMS = (
         slides="2, 3",
         says="Communication overtakes computing as the cluster grows.",
         figures="more than half of a step before 1000 GPUs",
-        experiment="training_breakdown",
+        trial=BREAKDOWN,
         model="the share of a ring passes half where 2 (N-1) (alpha + S / N / B) = c",
         tolerance="each number of ranks has a larger share than the one before it, and 1000 by the line more than half",
         judge=_overtakes,
-        quick=_QUICK,
-        full={},
-        quick_cases=_QUICK_CASES,
         assumptions=_ASSUMPTIONS,
     ),
 )

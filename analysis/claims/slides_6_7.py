@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis import text
 from analysis.claims.judging import UNTOLD, shown, told, untold, untold_row
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, Claim, Judged, Row
+from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, Claim, Judged, Row, Trial
 from analysis.kinds import parallelism
 from analysis.kinds.federated_rounds import Cast, cast_of, finished
 from analysis.kinds.parallel_model import CHAIN, RING, WAYS
@@ -146,19 +146,18 @@ def _pattern_row(way: str, run: Run) -> Row:
     )
 
 
+_PARALLELISM = Trial("parallelism", {}, {})
+
 CLAIMS = (
     Claim(
         key="federated_traffic",
         slides="6",
         says="In federated learning clients send updates, never data, to an aggregator: broadcast and upload.",
         figures="hospitals, banks, mobiles, sensors as clients",
-        experiment="federated",
+        trial=Trial("federated", {"clients": "20", "rounds": "2"}, {"clients": "50", "rounds": "4"}, only=True),
         model="a round: one model down to each client, one update up from each",
         tolerance="to the byte, and no pair talks but client and aggregator",
         judge=_updates_only,
-        quick={"clients": "20", "rounds": "2"},
-        full={"clients": "50", "rounds": "4"},
-        only=True,
         assumptions=("ResNet-50's update of 102.4 MB, divided by 100",),
     ),
     Claim(
@@ -166,14 +165,12 @@ CLAIMS = (
         slides="7",
         says="Data parallelism and model parallelism (tensor, pipeline) both need constant communication.",
         figures="",
-        experiment="parallelism",
+        trial=_PARALLELISM,
         model="data 2 (N-1)/N of the gradients; tensor 2 (N-1)/N of the activations, 4 times a layer; pipeline the "
         "activations of every micro-batch to both neighbours",
         tolerance=f"bytes within {parallelism.BYTES_WITHIN:.0%} of the model, {parallelism.LEAST_SHARE:.0%} of every "
         "step or more communicating",
         judge=_constant,
-        quick={},
-        full={},
         assumptions=("8 ranks at 100 Gb/s, 16 MiB of gradients, activations of 1 MiB, 5 ms of computing",),
     ),
     Claim(
@@ -181,12 +178,10 @@ CLAIMS = (
         slides="7",
         says="Data, tensor and pipeline parallelism each have a traffic pattern of their own.",
         figures="",
-        experiment="parallelism",
+        trial=_PARALLELISM,
         model="a ring has N pairs that talk, a chain 2 (N-1)",
         tolerance="exactly these pairs",
         judge=_patterns,
-        quick={},
-        full={},
         assumptions=("all-reduces by a ring",),
     ),
 )

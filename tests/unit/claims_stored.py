@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 from typing import Any, Callable
 
+from analysis.claims.model import Claim
 from analysis.run import Run
 
 _DATA = Path(__file__).parent / "data" / "claims"
@@ -28,3 +29,11 @@ def changed(run: Run, edit: Callable[[dict[str, Any]], object], case: str = "") 
     edit(measured)
     path.write_text(json.dumps(measured))
     return Run(run.path)
+
+
+def is_judged(claim: Claim, run: Run, verdict: str) -> None:
+    """Asserts that the judge comes to this verdict, by numbers."""
+    found = claim.judge(run)
+    assert found.verdict == verdict, f"{claim.key}: {found.because}"
+    assert any(row.measured is not None for row in found.rows)
+    assert any(character.isdigit() for character in found.because)

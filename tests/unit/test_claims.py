@@ -18,7 +18,7 @@ import pytest
 from analysis.claims import CLAIMS, document, fit, words
 from analysis.claims.document import Attempt, Walk
 from analysis.claims.markdown import anchor, markdown
-from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, VERDICTS, Claim, Judged, Row
+from analysis.claims.model import MODES, NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, VERDICTS, Claim, Judged, Row, Trial
 from analysis.claims.page import page
 from analysis.run import Run
 from experiments import claims, cli, rundir, runner, walking
@@ -38,8 +38,10 @@ def judged(run: Run) -> Judged:
 
 
 def claim(key: str, experiment: str = "hops", **more: Any) -> Claim:
-    given: dict[str, Any] = {"quick": {}, "full": {}, "judge": judged, **more}
-    return Claim(key, "3", "It is so.", "1 s", experiment, "a + b", "within 5 %", **given)
+    names = ("quick", "full", "cases", "quick_cases", "only")
+    what: dict[str, Any] = {"quick": {}, "full": {}, **{name: more.pop(name) for name in names if name in more}}
+    given: dict[str, Any] = {"judge": judged, **more}
+    return Claim(key, "3", "It is so.", "1 s", Trial(experiment, **what), "a + b", "within 5 %", **given)
 
 
 def attempt(folder: Path, result: Judged, failure: str | None = None, **more: Any) -> Attempt:
@@ -69,7 +71,7 @@ def test_the_claims_are_in_the_lectures_order() -> None:
     assert first == sorted(first)
 
 
-@pytest.mark.parametrize("mode", document.MODES)
+@pytest.mark.parametrize("mode", MODES)
 def test_every_claims_run_can_be_planned(mode: str) -> None:
     wanted = claims.planned(CLAIMS, mode, CLAIMS)
     assert len({each.name for each in wanted}) == len(wanted)
@@ -82,7 +84,7 @@ def test_every_claims_run_can_be_planned(mode: str) -> None:
 
 def test_claims_of_equal_experiment_and_keys_share_a_run() -> None:
     both = [claim("one"), claim("two"), claim("three", full={"k": "6"}), claim("four", only=True)]
-    quick, full = (claims.planned(both, mode, both) for mode in document.MODES)
+    quick, full = (claims.planned(both, mode, both) for mode in MODES)
     assert [[each.key for each in one.claims] for one in quick] == [["one", "two", "three"], ["four"]]
     assert [[each.key for each in one.claims] for one in full] == [["one", "two"], ["three"], ["four"]]
     assert [run.label for run in quick[0].runs] == ["main", "leaf_spine"]
@@ -98,7 +100,7 @@ def test_a_runs_folder_has_the_same_name_whichever_claims_are_asked_for() -> Non
 
 def test_cases_are_those_that_are_wanted_and_quick_makes_do_with_fewer() -> None:
     one = claim("one", "parallelism", cases=("tensor", "pipeline"), quick_cases=("tensor",))
-    labels = [[run.label for run in claims.planned([one], mode, [one])[0].runs] for mode in document.MODES]
+    labels = [[run.label for run in claims.planned([one], mode, [one])[0].runs] for mode in MODES]
     assert labels == [["main", "tensor"], ["main", "tensor", "pipeline"]]
 
 
@@ -160,16 +162,16 @@ def test_only_a_whole_run_of_this_version_is_done(tmp_path: Path, facts: dict[st
     first, second = hops_steps(tmp_path)
     done(first)
     done(second, **facts)
-    assert walking.is_done(first)
-    assert not walking.is_done(second)
+    assert walking.is_done(first, walking.this_version())
+    assert not walking.is_done(second, walking.this_version())
 
 
 def test_a_run_of_another_spec_is_not_done(tmp_path: Path) -> None:
     first, second = hops_steps(tmp_path)
     other = dataclasses.replace(first, folder=second.folder)
     done(second)
-    assert walking.is_done(second)
-    assert not walking.is_done(other)
+    assert walking.is_done(second, walking.this_version())
+    assert not walking.is_done(other, walking.this_version())
 
 
 @pytest.mark.parametrize("damage", ["", '{"rounds": [{"star', None])
@@ -179,7 +181,7 @@ def test_a_run_whose_measurements_are_damaged_is_not_done(tmp_path: Path, damage
     (first.folder / "measured.json").unlink()
     if damage is not None:
         (first.folder / "measured.json").write_text(damage)
-    assert not walking.is_done(first)
+    assert not walking.is_done(first, walking.this_version())
 
 
 def test_what_runs_again_begins_anew_and_the_others_stay(tmp_path: Path) -> None:
@@ -192,7 +194,7 @@ def test_what_runs_again_begins_anew_and_the_others_stay(tmp_path: Path) -> None
     (main.folder / "host.json").touch()
     walking.clear([main.wanted], [main], tmp_path)
     assert sorted(path.name for path in main.folder.iterdir()) == ["cases", "host.json"]
-    assert walking.is_done(case)
+    assert walking.is_done(case, walking.this_version())
     assert [path.name for path in (main.folder / "cases").iterdir()] == ["leaf_spine"]
 
 
@@ -362,8 +364,8 @@ def test_a_line_needs_four_sizes_and_goes_through_them() -> None:
     points = [(float(size), 1e-3 + 2e-9 * size) for size in (1e6, 2e6, 4e6, 8e6)]
     line = fit.fit(points)
     assert line is not None
-    assert line.at(1e9) == pytest.approx(2.001)
-    assert line.worst_residual < 1e-9
+    assert line.seconds(1e9) == pytest.approx(2.001)
+    assert line.error < 1e-9
     assert fit.fit([*points[:3], points[0]]) is None
 
 

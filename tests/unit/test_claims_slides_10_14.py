@@ -24,7 +24,7 @@ from analysis.claims import (
 )
 from analysis.claims.model import NOT_REPRODUCED, REPRODUCED, REPRODUCED_IF, Claim, Judged
 from analysis.run import Run
-from tests.unit.claims_stored import changed, stored
+from tests.unit.claims_stored import changed, is_judged, stored
 
 Measured = dict[str, Any]
 Edit = Callable[[Measured], object]
@@ -196,10 +196,7 @@ def test_every_claim_of_these_slides_is_tried() -> None:
 def test_the_stored_run_is_judged_as_the_product_judges_it(name: str, tmp_path: Path) -> None:
     run = stored(name, tmp_path)
     for key in (key for key, (of, _) in FOUND.items() if of == name):
-        found = CLAIMS[key].judge(run)
-        assert found.verdict == FOUND[key][1], f"{key}: {found.because}"
-        assert any(row.measured is not None for row in found.rows)
-        assert any(character.isdigit() for character in found.because)
+        is_judged(CLAIMS[key], run, FOUND[key][1])
 
 
 # --- where the run says otherwise
