@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from analysis import text
@@ -85,32 +83,17 @@ class Fabric:
     def longest_links(self) -> int:
         """Links between the two hosts that are farthest apart, by shortest ways; raises BadRequest where there are
         none."""
-        racks = [name for name, hosts in self._hosts_of([each.name for each in self.switches]).items() if hosts]
-        away = [self._links_from(rack).get(other) for rack in racks for other in racks]
+        import networkx as nx  # not for every run: few ask, and it takes long to load
+
+        racks = self._hosts_of([each.name for each in self.switches])
+        graph = nx.Graph(wire.ends for wire in self.wires if set(wire.ends) <= set(racks))
+        graph.add_nodes_from(racks)
+        ends = [name for name, hosts in racks.items() if hosts]
+        links = {end: nx.single_source_shortest_path_length(graph, end) for end in ends}
+        away = [links[end].get(other) for end in ends for other in ends]
         if not away or None in away:
             raise BadRequest("fabric.json: no way between some hosts; allowed: a fabric in one piece")
-        return 2 + max(links for links in away if links is not None)
-
-    def _links_from(self, start: str) -> dict[str, int]:
-        """Switch -> over how many links it is reached from `start`."""
-        found, waiting = {start: 0}, deque([start])
-        while waiting:
-            here = waiting.popleft()
-            for there in self._neighbours[here]:
-                if there not in found:
-                    found[there] = found[here] + 1
-                    waiting.append(there)
-        return found
-
-    @cached_property
-    def _neighbours(self) -> dict[str, list[str]]:
-        """Switch -> the switches that it is linked to."""
-        found: dict[str, list[str]] = {each.name: [] for each in self.switches}
-        for first, second in (wire.ends for wire in self.wires):
-            if first in found and second in found:
-                found[first].append(second)
-                found[second].append(first)
-        return found
+        return 2 + max(number for number in away if number is not None)
 
     def pods(self) -> list[list[str]]:
         """The groups of switches that hang together without the highest tier, of a fabric with three tiers or

@@ -8,6 +8,7 @@ holds until the next one, and a silence longer than IDLE_GAP_NS after an empty o
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,11 +86,18 @@ def statistics(series: QueueSeries) -> QueueStatistics | None:
     busy = series.queue_bytes > 0
     if not busy.any():
         return None
-    order = np.argsort(series.queue_bytes[busy], kind="stable")
-    depth, weight = series.queue_bytes[busy][order], np.maximum(series.held_ns[busy][order], 1)
+    p50, p99, longest = percentiles(series.queue_bytes[busy], series.held_ns[busy], (0.5, 0.99, 1.0))
+    return QueueStatistics(longest, p50, p99, float(series.held_ns[busy].sum() / 1e9))
+
+
+def percentiles(depth: np.ndarray, held_ns: np.ndarray, levels: Sequence[float]) -> list[int]:
+    """The depths (n,), in their own unit, that a queue did not exceed for these shares of the time for which each was
+    held (n,); what was held for no time counts as a nanosecond."""
+    order = np.argsort(depth, kind="stable")
+    weight = np.maximum(held_ns[order], 1)
     share = np.cumsum(weight) / weight.sum()
-    p50, p99 = (int(depth[np.searchsorted(share, level)]) for level in (0.5, 0.99))
-    return QueueStatistics(int(depth[-1]), p50, p99, float(series.held_ns[busy].sum() / 1e9))
+    places = np.minimum(np.searchsorted(share, levels), len(depth) - 1)
+    return [int(value) for value in depth[order][places]]
 
 
 def longest_idle_ns(series: QueueSeries, start_ns: int, end_ns: int) -> int:

@@ -16,7 +16,7 @@ from analysis import text
 from analysis.columns import Column
 from analysis.figures.confidence import mean_interval
 from analysis.kinds import kind_named
-from topologies.units import BadRequest
+from topologies.units import BadRequest, in_one_line
 
 FORMAT = 1
 PLAN, RESULTS = "sweep.json", "results"
@@ -109,9 +109,8 @@ def read(folder: Path) -> Sweep:
         table = pyarrow.parquet.read_table(folder / RESULTS)
         return Sweep(folder, plan, sorted(table.to_pylist(), key=lambda row: int(row["run"])))
     except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
-        said = " ".join(str(error).split())
         raise BadRequest(
-            f"{folder}: cannot be read as a sweep ({said}); allowed: a folder that `sweep` wrote"
+            f"{folder}: cannot be read as a sweep ({in_one_line(error)}); allowed: a folder that `sweep` wrote"
         ) from None
 
 

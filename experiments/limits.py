@@ -61,6 +61,11 @@ def warnings(spec: Spec) -> list[str]:
     return [*roce.warnings(spec), *lossless.warnings(spec), *marks.warnings(spec), *_idle_pauses(spec)]
 
 
+def weight(spec: Spec) -> int:
+    """How long a run of a resolved spec looks, beside others: by its hosts, and twice that where all are captured."""
+    return known(spec.hosts) * (2 if spec.capture == "all" else 1)
+
+
 def _idle_pauses(spec: Spec) -> list[str]:
     """Windows may keep the fabric so empty that PFC is never asked."""
     if spec.pfc == "off" or not spec.window_bytes:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.ledger import stat_fields
+
 _GONE = "the lab has ended before it was looked at: this machine is too busy"
 
 
@@ -55,8 +57,11 @@ def _numbers(folder: Path) -> Iterator[int]:
 
 
 def _fields(pid: int) -> list[str]:
-    """Its state and what comes behind it in /proc/PID/stat (proc(5)); nothing of a process that has ended."""
-    return _text(pid, "stat").rpartition(")")[2].split()
+    """Its state and what comes behind it; nothing of a process that has ended."""
+    try:
+        return stat_fields(pid)
+    except OSError:
+        return []
 
 
 def _cpu_s(pid: int) -> float:

@@ -7,18 +7,18 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from controller.policy import FRAMEWORK_VARIABLE, FRAMEWORKS
 from experiments import fabrics, limits, records, rundir
 from experiments.launch import STALL_S, carried
 from experiments.own_kernel import SEARCH_PATH
 from experiments.places import run_job
-from experiments.spec import LAUNCH, Spec, known
+from experiments.spec import LAUNCH, Spec
 from lab import machine
 from lab.kernel import Kernel
 from lab.session import Job, Outcome, Stop
@@ -47,6 +47,8 @@ _FIRST = {LAB: "the lab kernel", MACHINE: "the run's first process"}
 _TOLD_TOOLS = ("openvswitch", "openflow_framework")  # the lab tells their versions
 
 OnEvent = Callable[[str, dict[str, Any]], None]
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ def run_all(
 
     After a stop no further task is begun, and each running one keeps what it has.
     """
-    order = sorted(tasks, key=lambda task: -known(task.spec.hosts) * (2 if task.spec.capture == "all" else 1))
+    order = sorted(tasks, key=lambda task: -limits.weight(task.spec))
     virtual = [task for task in order if setting.clock_of(task) == VIRTUAL]
     real = [task for task in tasks if setting.clock_of(task) != VIRTUAL]
     cores = len(os.sched_getaffinity(0))
@@ -257,13 +259,21 @@ def run_all(
 
 
 def _run_some(tasks: Sequence[Task], at_once: int, setting: Setting, stop: Stop, on_event: OnEvent) -> list[str]:
-    failures: list[str] = []
+    ends = side_by_side(lambda task: run_task(task, setting, stop, on_event), tasks, at_once)
+    return [str(error) for error in (future.exception() for _, future in ends) if error is not None]
+
+
+def side_by_side(
+    work: Callable[[_Item], _Result], items: Sequence[_Item], at_once: int
+) -> Iterator[tuple[_Item, Future[_Result]]]:
+    """Each item with what became of the work on it, as they end, so many at a time and in their order; of those that
+    end together the first is the first."""
     with ThreadPoolExecutor(at_once) as pool:
-        futures: set[Future[Outcome]] = {pool.submit(run_task, task, setting, stop, on_event) for task in tasks}
-        while futures:
-            done, futures = wait(futures, return_when=FIRST_COMPLETED)
-            failures += [str(error) for error in (future.exception() for future in done) if error is not None]
-    return failures
+        futures = {pool.submit(work, item): item for item in items}
+        left = set(futures)
+        while left:
+            done, left = wait(left, return_when=FIRST_COMPLETED)
+            yield from ((item, future) for future, item in futures.items() if future in done)
 
 
 def open_shell(spec: Spec, setting: Setting, folder: Path) -> int:

@@ -9,16 +9,14 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Optional, Protocol, TypeVar
 
-from experiments import rundir, screen, source
+from experiments import limits, rundir, screen, source
 from experiments.catalog import Experiment, Labelled
-from experiments.spec import known
 from lab.kernel import find_kernel
-from topologies.units import BadRequest
+from topologies.units import BadRequest, in_one_line
 
 if TYPE_CHECKING:
     from analysis.claims.model import Claim
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from lab.session import Outcome, Stop
 
 MAIN = "main"
+Version = tuple[str, str, Optional[str]]  # of fabriclab, of its code, of the lab kernel's configuration
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,8 @@ class Step:
 
     @property
     def weight(self) -> int:
-        """How long it looks, beside others: by its hosts, as runs of an experiment are ordered."""
-        return known(self.run.spec.hosts)
+        """How long it looks, beside others."""
+        return limits.weight(self.run.spec)
 
 
 def steps(wanted: Sequence[Wanted], folder: Path) -> list[Step]:
@@ -108,19 +107,20 @@ def steps(wanted: Sequence[Wanted], folder: Path) -> list[Step]:
     ]
 
 
-def is_done(step: Step) -> bool:
-    """Whether the run is there, whole, of the same spec, by this version, this code and this kernel."""
+def is_done(step: Step, version: Version) -> bool:
+    """Whether the run is there, whole, of the same spec and by this version."""
     try:
         facts = json.loads((step.folder / "provenance.json").read_text())
         whole = (facts["ended_as"], facts["exit_status"]) == ("done", 0)
-        same = (facts["fabriclab"], facts["code"], facts["kernel"]["config_hash"]) == _this_version()
+        same = (facts["fabriclab"], facts["code"], facts["kernel"]["config_hash"]) == version
         json.loads((step.folder / "measured.json").read_text())
         return whole and same and rundir.read_spec(step.folder) == step.run.spec
     except (OSError, ValueError, KeyError, TypeError):  # BadRequest among them
         return False
 
 
-def _this_version() -> tuple[str, str, str | None]:
+def this_version() -> Version:
+    """That of a run which would be made now."""
     kernel = find_kernel()
     return rundir.version(), source.code(), kernel.config_hash if kernel else None
 
@@ -185,22 +185,18 @@ class Progress:
 def run_steps(waiting: Sequence[Step], setting: Setting, stop: Stop, say: Callable[[str], None]) -> dict[str, str]:
     """Run all, as many at a time as there are cores, the longest-looking first; returns run's name -> why it failed.
     After a stop none is begun any more."""
+    from experiments.runner import side_by_side
+
     cores = len(os.sched_getaffinity(0))
     progress, failures = Progress(waiting, cores, say), {}
-    with ThreadPoolExecutor(cores) as pool:
-        order = sorted(waiting, key=lambda step: -step.weight)
-        futures = {pool.submit(_run, step, setting, stop): step for step in order}
-        left: set[Future[tuple[float, str | None]]] = set(futures)
-        order_of = list(futures)
-        while left:
-            done, left = wait(left, return_when=FIRST_COMPLETED)
-            for future in sorted(done, key=order_of.index):
-                wall_s, failure = future.result()
-                if stop.requested and failure is not None:
-                    continue
-                progress.ended(futures[future], wall_s, failure)
-                if failure is not None:
-                    failures[futures[future].name] = failure
+    order = sorted(waiting, key=lambda step: -step.weight)
+    for step, future in side_by_side(lambda step: _run(step, setting, stop), order, cores):
+        wall_s, failure = future.result()
+        if stop.requested and failure is not None:
+            continue
+        progress.ended(step, wall_s, failure)
+        if failure is not None:
+            failures[step.name] = failure
     return failures
 
 
@@ -217,4 +213,4 @@ def _run(step: Step, setting: Setting, stop: Stop) -> tuple[float, str | None]:
         outcome: Outcome = run_task(task, setting, stop)
         return outcome.wall_s, None
     except (RunFailed, OSError) as error:
-        return time.monotonic() - began_s, " ".join(str(error).split())
+        return time.monotonic() - began_s, in_one_line(error)

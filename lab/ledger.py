@@ -47,13 +47,13 @@ class Process:
     @staticmethod
     def of(pid: int) -> Process:
         """The process that has this number now; raises OSError when none has."""
-        return Process(pid, int(_stat(pid)[_STARTED]))
+        return Process(pid, int(stat_fields(pid)[_STARTED]))
 
     @property
     def is_alive(self) -> bool:
         """Whether it runs still; one that has ended and nobody has waited for does not."""
         try:
-            found = _stat(self.pid)
+            found = stat_fields(self.pid)
         except OSError:
             return False
         return found[_STATE] != "Z" and int(found[_STARTED]) == self.started
@@ -62,7 +62,7 @@ class Process:
 _STATE, _STARTED = 0, 19
 
 
-def _stat(pid: int) -> list[str]:
+def stat_fields(pid: int) -> list[str]:
     """The fields of /proc/PID/stat behind the name (proc(5)); raises OSError where there is no such process."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 

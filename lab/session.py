@@ -43,6 +43,14 @@ def unheard(event: Event, wall_s: float) -> None:
     """Where nobody listens."""
 
 
+def die_with(parent: int) -> None:
+    """To be called in a child first: it does not outlive its parent, which may have died before it could be told
+    (prctl(2), PR_SET_PDEATHSIG)."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 class LabError(RuntimeError):
     """The lab kernel could not do its work; the message is one line."""
 
@@ -155,9 +163,7 @@ class Session:
         parent = os.getpid()
 
         def prepare() -> None:
-            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:
-                os._exit(1)
+            die_with(parent)
             # The job's files are ours too: a fabric of processes opens more than the usual 1,024.
             _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

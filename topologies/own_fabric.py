@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -90,31 +90,23 @@ def described(plug: Plug, sizes: Mapping[str, Any]) -> FabricDescription:
 
 def longest_links(fabric: FabricDescription) -> int:
     """Links between the two hosts that are farthest apart, by shortest ways."""
+    import networkx as nx
+
     hosts = {host.name for host in fabric.hosts}
     racks = {wire.b for wire in fabric.wires if wire.a in hosts}
-    neighbours = _neighbours(fabric)
-    return 2 + max(_distances(neighbours, rack)[other] for rack in racks for other in racks)
+    graph = _switches_of(fabric)
+    away = (nx.single_source_shortest_path_length(graph, rack) for rack in racks)
+    return 2 + max(links[other] for links in away for other in racks)
 
 
-def _neighbours(fabric: FabricDescription) -> dict[str, list[str]]:
-    """Switch -> the switches that it is linked to."""
-    found: dict[str, list[str]] = {switch.name: [] for switch in fabric.switches}
-    for wire in fabric.wires:
-        if wire.a in found and wire.b in found:
-            found[wire.a].append(wire.b)
-            found[wire.b].append(wire.a)
-    return found
+def _switches_of(fabric: FabricDescription) -> Any:
+    """The switches and the links between them, as a networkx graph; only who has a fabric of their own loads it."""
+    import networkx as nx
 
-
-def _distances(neighbours: Mapping[str, list[str]], start: str) -> dict[str, int]:
-    distance, waiting = {start: 0}, deque([start])
-    while waiting:
-        here = waiting.popleft()
-        for there in neighbours[here]:
-            if there not in distance:
-                distance[there] = distance[here] + 1
-                waiting.append(there)
-    return distance
+    switches = [switch.name for switch in fabric.switches]
+    graph = nx.Graph((wire.a, wire.b) for wire in fabric.wires if {wire.a, wire.b} <= set(switches))
+    graph.add_nodes_from(switches)
+    return graph
 
 
 # --- a graph
@@ -243,14 +235,16 @@ def _check_hosts(fabric: FabricDescription) -> Trouble | None:
 
 
 def _check_whole(fabric: FabricDescription) -> Trouble | None:
+    import networkx as nx
+
     if not fabric.hosts:
         return "has no host", "2 or more"
     alone = [host.name for host in fabric.hosts if host.name not in {wire.a for wire in fabric.wires}]
     if alone:
         return f"has {alone[0]} without a link", "one link of each host, addLink(HOST, SWITCH)"
-    neighbours = _neighbours(fabric)
     first = fabric.switches[0].name
-    apart = [name for name in neighbours if name not in _distances(neighbours, first)]
+    together = nx.node_connected_component(_switches_of(fabric), first)
+    apart = [switch.name for switch in fabric.switches if switch.name not in together]
     return (f"has no way from {first} to {apart[0]}", "a fabric in one piece") if apart else None
 
 

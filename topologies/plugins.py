@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from topologies.units import BadRequest
+from topologies.units import BadRequest, named_error
 
 FORM = "FILE.py:NAME"
 KEYS = ("topology", "workload", "policy")  # of a spec, whose value may be a plug
@@ -123,9 +123,7 @@ def told(plug: Plug, key: str) -> Iterator[None]:
     except (Exception, SystemExit, GeneratorExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == plug.file]
         where = f"{plug.file}:{lines[-1]}" if lines else str(plug)
-        said = " ".join(str(error).split())
-        what = f"{type(error).__name__}: {said}" if said else type(error).__name__
-        raise BadRequest(f"{key}: {where} raises {what}; allowed: code that does not") from None
+        raise BadRequest(f"{key}: {where} raises {named_error(error)}; allowed: code that does not") from None
 
 
 def refuse(plug: Plug, key: str, given: str, allowed: str) -> BadRequest:

@@ -16,6 +16,17 @@ class BadRequest(ValueError):
     (exit status 2)."""
 
 
+def in_one_line(words: object) -> str:
+    """Words, such as those of an error, without line breaks and runs of spaces."""
+    return " ".join(str(words).split())
+
+
+def named_error(error: BaseException) -> str:
+    """An error in one line: its kind and what it says, if it says anything."""
+    said = in_one_line(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
 _RATE_BPS = {"bps": 1, "Kbps": 10**3, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9, "Tbps": 10**12}
 _SIZE_BYTES = {
     "B": 1,

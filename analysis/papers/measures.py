@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from analysis.kinds import pfc_unfairness, shares, victim
 from analysis.kinds.arrivals import long_flows
 from analysis.papers.model import Measure, Place
+from analysis.queues import percentiles
 from analysis.run import Run
 from analysis.verdicts import goodput_bps, goodput_without_loss_bps
 
@@ -51,9 +50,7 @@ def queue_packets(run: Run, place: Place) -> float | None:
     held_ns = series.held_ns[inside]
     if not held_ns.any():
         return None
-    order = np.argsort(series.queue_packets[inside], kind="stable")
-    depth, share = series.queue_packets[inside][order], np.cumsum(held_ns[order]) / held_ns.sum()
-    return float(depth[min(int(np.searchsorted(share, float(place) / 100)), len(depth) - 1)])
+    return float(percentiles(series.queue_packets[inside], held_ns, [float(place) / 100])[0])
 
 
 def longest_queue_kb(run: Run, place: Place) -> float | None:

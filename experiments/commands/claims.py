@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import multiprocessing
 import os
 import shlex
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -17,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from experiments import screen, walking
 from experiments.claims import COMMAND, DOCUMENT, PAGE, planned
-from experiments.commands.concluding import DAMAGE, keep_matplotlib_at_home
+from experiments.commands.concluding import DAMAGE, keep_matplotlib_at_home, reported
 from experiments.commands.interrupting import INTERRUPTED
-from experiments.commands.walking import held, line, provenances, run_missing, setting
-from topologies.units import BadRequest
+from experiments.commands.setting import asked_by
+from experiments.commands.walking import held, provenances, run_missing, setting
+from lab.session import die_with
+from topologies.units import BadRequest, named_error
 
 if TYPE_CHECKING:
     from analysis.claims.document import Attempt
     from analysis.claims.model import Claim, Judged
     from analysis.run import Run
-
-_PR_SET_PDEATHSIG = 1
 
 
 def claims(arguments: argparse.Namespace) -> int:
@@ -65,7 +63,7 @@ def conclude(
 
     attempts = _attempts(asked, wanted, out / arguments.mode, failures)
     check(attempts)
-    command = shlex.join(["./run_experiment", *sys.argv[1:]])
+    command = shlex.join(asked_by())
     told = document(Walk(arguments.mode, out, command, attempts, provenances(wanted, out / arguments.mode)))
     write_whole(out / DOCUMENT, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
     write_whole(out / PAGE, page(told, out))
@@ -135,25 +133,19 @@ def _settle(parent: int) -> None:
     """What a judging process does first: Ctrl-C is its parent's to hear, and it does not outlive that, for the lock of
     the folder is its own as well."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before it could be told
-        os._exit(1)
+    die_with(parent)
 
 
 def _judge_all(wanted: walking.Wanted, folder: Path) -> dict[str, Judged | str]:
     """The report of a run, and what each claim's judge says of it."""
-    from analysis.pages.run_page import write_report
     from analysis.run import Run
-    from analysis.summary import write_summary
 
     run = Run(folder)
     try:
         if walking.needs_report(folder):
-            for case in (*run.cases.values(), run):
-                write_summary(case)
-            write_report(run)
+            reported(run)
     except (OSError, BadRequest, *DAMAGE) as error:
-        return dict.fromkeys((claim.key for claim in wanted.claims), f"no report: {line(error)}")
+        return dict.fromkeys((claim.key for claim in wanted.claims), f"no report: {named_error(error)}")
     return {claim.key: _judge(claim, run) for claim in wanted.claims}
 
 
@@ -161,4 +153,4 @@ def _judge(claim: Claim, run: Run) -> Judged | str:
     try:
         return claim.judge(run)
     except (OSError, BadRequest, *DAMAGE) as error:
-        return f"could not be judged: {line(error)}"
+        return f"could not be judged: {named_error(error)}"

@@ -9,13 +9,16 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments import analyze as analyzing
 from experiments import screen
 from experiments.rundir import FULL
 from lab.cache import own_cache
-from topologies.units import BadRequest
+from topologies.units import BadRequest, named_error
+
+if TYPE_CHECKING:
+    from analysis.run import Run
 
 
 def conclude(folder: Path, as_json: bool, title: str) -> None:
@@ -24,14 +27,10 @@ def conclude(folder: Path, as_json: bool, title: str) -> None:
     from analysis.kinds import kind_of, table_of
     from analysis.original_time import line
     from analysis.pages.cases import columns
-    from analysis.pages.run_page import write_report
     from analysis.run import Run
-    from analysis.summary import write_summary
 
     run = Run(folder)
-    for case in (*run.cases.values(), run):
-        write_summary(case)
-    report = write_report(run)
+    report = reported(run)
     summary = json.loads((folder / "summary.json").read_text())
     if as_json:
         print(json.dumps(summary, indent=1))
@@ -46,6 +45,16 @@ def conclude(folder: Path, as_json: bool, title: str) -> None:
         if (folder / "ranks").is_dir():
             print(f"output: {folder / 'ranks'} (of rank 0: 0.out, 0.err)")
     _tell_fidelity({"main": run, **run.cases})
+
+
+def reported(run: Run) -> Path:
+    """The report of a run, written behind its summary and those of its cases."""
+    from analysis.pages.run_page import write_report
+    from analysis.summary import write_summary
+
+    for case in (*run.cases.values(), run):
+        write_summary(case)
+    return write_report(run)
 
 
 def _tell_fidelity(runs: Mapping[str, Any]) -> None:
@@ -124,8 +133,7 @@ def whole(*folders: Path) -> Iterator[None]:
         ) from error
     except DAMAGE as error:
         named = ", ".join(map(str, folders))
-        said = " ".join(str(error).split())
-        raise BadRequest(f"DIR: {named} is damaged ({type(error).__name__}: {said})") from error
+        raise BadRequest(f"DIR: {named} is damaged ({named_error(error)})") from error
 
 
 def export(arguments: argparse.Namespace) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from experiments import screen, walking
 from experiments.commands.concluding import DAMAGE, keep_matplotlib_at_home
 from experiments.commands.interrupting import INTERRUPTED
-from experiments.commands.walking import held, line, provenances, run_missing, setting
-from topologies.units import BadRequest
+from experiments.commands.setting import asked_by
+from experiments.commands.walking import held, provenances, run_missing, setting
+from topologies.units import BadRequest, named_error
 
 if TYPE_CHECKING:
     from analysis.papers.model import CurveSet
@@ -57,7 +57,7 @@ def _conclude(
     sound = [each for each in wanted if each.name not in failures]
     runs = {each.name: Run(out / RUNS / each.name) for each in sound}
     facts = provenances(sound, out / RUNS)
-    told = document(asked, _scored(asked, runs), facts, shlex.join(["./run_experiment", *sys.argv[1:]]))
+    told = document(asked, _scored(asked, runs), facts, shlex.join(asked_by()))
     write_whole(out / DOCUMENT, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
     write_whole(out / PAGE, page(told, draw_all(told, out / FIGURES)))
     if arguments.json:
@@ -87,7 +87,7 @@ def _value(measure: Any, run: Run | None, place: Any) -> float | None:
         value: float | None = measure(run, place)
         return value
     except (OSError, BadRequest, *DAMAGE) as error:
-        screen.say(f"run_experiment: {run.path.name}: {line(error)}")
+        screen.say(f"run_experiment: {run.path.name}: {named_error(error)}")
         return None
 
 

@@ -17,9 +17,7 @@ from experiments.catalog import Labelled, Plan, plan
 from experiments.commands.concluding import conclude, whole
 from experiments.commands.describing import with_topology
 from experiments.commands.interrupting import INTERRUPTED, stopping
-from experiments.commands.setting import setting_of
-from experiments.iperf3 import check_iperf3_tool
-from experiments.launch import check_program
+from experiments.commands.setting import check_programs, setting_of
 from experiments.spec import Spec, parse
 from topologies.ground import MACHINE
 from topologies.units import BadRequest, format_duration
@@ -38,8 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.scale is not None:
         runs = _slowed_and_told(arguments, runs)
     for each in runs:
-        check_program(each.spec)
-        check_iperf3_tool(each.spec)
+        check_programs(each.spec)
         limits.memory_bytes(each.spec)
     setting = setting_of(runs, clock, arguments.on, arguments.watchdog, arguments.stall)
     setting = replace(setting, time_scale=time_scale)

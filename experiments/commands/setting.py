@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 from experiments import screen
 from experiments.catalog import Labelled
+from experiments.iperf3 import check_iperf3_tool
+from experiments.launch import check_program
+from experiments.spec import Spec
 from topologies.ground import LAB
 from topologies.units import BadRequest
 
@@ -33,6 +36,17 @@ def built_kernel() -> Kernel:
     return check_virtual(found_kernel())
 
 
+def check_programs(spec: Spec) -> None:
+    """Raise BadRequest where a program that the hosts are to start is not there."""
+    check_program(spec)
+    check_iperf3_tool(spec)
+
+
+def asked_by() -> tuple[str, ...]:
+    """The command line of this call, as it is typed in the project's folder."""
+    return ("./run_experiment", *sys.argv[1:])
+
+
 def setting_of(
     runs: Sequence[Labelled], clock: str, on: str | None, watchdog_s: float, stall_s: float | None
 ) -> Setting:
@@ -52,4 +66,4 @@ def setting_of(
         raise BadRequest(f"--on: {on} is given with the virtual clock; allowed: with --clock real")
     if told:
         screen.say(told)
-    return Setting(kernel, clock, ("./run_experiment", *sys.argv[1:]), watchdog_s, stall_s, place)
+    return Setting(kernel, clock, asked_by(), watchdog_s, stall_s, place)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,9 +15,7 @@ from experiments import limits, request, rundir, screen
 from experiments.commands.concluding import keep_matplotlib_at_home, whole
 from experiments.commands.interrupting import INTERRUPTED, stopping
 from experiments.commands.running import given_keys
-from experiments.iperf3 import check_iperf3_tool
-from experiments.launch import check_program
-from experiments.spec import known
+from experiments.commands.setting import asked_by, check_programs
 from topologies.plugins import located
 from topologies.units import BadRequest
 
@@ -82,8 +79,7 @@ def _check_room(arguments: argparse.Namespace, planned: Plan) -> None:
             raise BadRequest("--workers: given with --scheduler, whose workers run already; allowed: one of them")
         return
     for point in planned.points:
-        check_program(point.spec)
-        check_iperf3_tool(point.spec)
+        check_programs(point.spec)
         try:
             limits.memory_bytes(point.spec)
         except BadRequest as error:
@@ -101,7 +97,7 @@ def _folder(out: Path | None, name: str) -> Path:
 
 def _aside() -> dict[str, Any]:
     """What is good to know of a sweep, and may differ where one is gone on with."""
-    return {"git_commit": rundir.git_commit(), "command": ["./run_experiment", *sys.argv[1:]]}
+    return {"git_commit": rundir.git_commit(), "command": list(asked_by())}
 
 
 def _carried_out(arguments: argparse.Namespace, planned: Plan, document: dict[str, Any], kept: Store) -> int:
@@ -120,9 +116,10 @@ def _carried_out(arguments: argparse.Namespace, planned: Plan, document: dict[st
                 _run(arguments, planned, document, orders, kept, stop)
         finally:
             kept.merge()
-    failures = _conclude(kept.folder, arguments.json) if kept.rows() else 0
+    is_any = bool(kept.rows())
+    failures = _conclude(kept.folder, arguments.json) if is_any else 0
     if stop.requested:
-        goes_on = f"the same command with --out {kept.folder} goes on" if kept.rows() else "nothing had ended"
+        goes_on = f"the same command with --out {kept.folder} goes on" if is_any else "nothing had ended"
         screen.say(f"run_experiment: interrupted; {goes_on}")
         return INTERRUPTED
     return 1 if failures else 0
@@ -142,7 +139,7 @@ def _run(
 
     keep = kept.folder / "runs" if arguments.keep else None
     terms = Terms(document["made_by"], tuple(document["command"]), arguments.watchdog, keep)
-    orders.sort(key=lambda order: -known(order.spec.hosts))
+    orders.sort(key=lambda order: -limits.weight(order.spec))
     with _client(arguments, kept.folder, orders) as (client, room):
         there = len(planned.points) * planned.asked.repeats - len(orders)
         with progress.shown(there + len(orders), there, lambda: room.runs or engine.workers(client)) as told:

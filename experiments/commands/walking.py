@@ -44,8 +44,8 @@ def run_missing(wanted: Sequence[walking.Wanted], folder: Path, out: Path, setti
     how `out` is gone on with."""
     from analysis import text
 
-    every = walking.steps(wanted, folder)
-    waiting = [step for step in every if not walking.is_done(step)]
+    every, version = walking.steps(wanted, folder), walking.this_version()
+    waiting = [step for step in every if not walking.is_done(step, version)]
     screen.say(f"{text.counted(len(every), 'run')}, {len(every) - len(waiting)} of them done already")
     walking.clear(wanted, waiting, folder)
     walking.measure_host(wanted, folder, screen.say)
@@ -63,8 +63,3 @@ def provenances(wanted: Sequence[walking.Wanted], folder: Path) -> list[dict[str
     """Where each run comes from, as far as it was made."""
     paths = [step.folder / "provenance.json" for step in walking.steps(wanted, folder)]
     return [json.loads(path.read_text()) for path in paths if path.is_file()]
-
-
-def line(error: BaseException) -> str:
-    """An error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

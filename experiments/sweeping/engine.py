@@ -24,7 +24,7 @@ from experiments import limits
 from experiments.sweeping.plan import Order
 from experiments.sweeping.worker import Ended, Terms, carry_out, stop_all
 from lab.session import Stop
-from topologies.units import BadRequest
+from topologies.units import BadRequest, in_one_line, named_error
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -136,7 +136,7 @@ def remote(address: str, log: Path) -> Iterator[Client]:
         try:
             client = Client(address, timeout=ANSWER_S, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
-            said = " ".join(str(error).split())
+            said = in_one_line(error)
             raise BadRequest(f"--scheduler: {address} does not answer ({said}); allowed: {allowed}") from None
         with client:
             yield client
@@ -208,9 +208,8 @@ def _end(future: Any, order: Order) -> Ended:
     if future.status != "error":
         raise RuntimeError(_GONE)
     error = future.exception()
-    said = " ".join(str(error).split())
     is_dead = isinstance(error, KilledWorker)
-    reason = "its worker died every time that it was tried" if is_dead else f"{type(error).__name__}: {said}"
+    reason = "its worker died every time that it was tried" if is_dead else named_error(error)
     return Ended({**order.values, "failure": reason})
 
 

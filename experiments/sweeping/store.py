@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.files import write_whole
 from analysis.sweep import PLAN, RESULTS
 from experiments import rundir
-from topologies.units import BadRequest
+from topologies.units import BadRequest, in_one_line
 
 if TYPE_CHECKING:
     from pyarrow import Schema, Table
@@ -131,8 +131,7 @@ def _read_table(folder: Path) -> Table | None:
     try:
         return pyarrow.parquet.read_table(folder)
     except (OSError, pyarrow.ArrowException) as error:
-        said = " ".join(str(error).split())
-        raise BadRequest(f"out: {folder} is damaged ({said}); allowed: the results of a sweep") from None
+        raise BadRequest(f"out: {folder} is damaged ({in_one_line(error)}); allowed: the results of a sweep") from None
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from experiments.runner import VIRTUAL, RunFailed, Setting, Task, run_task
 from experiments.spec import as_typed
 from experiments.sweeping.plan import TOLD_COLUMNS, Order
 from lab.session import Stop
-from topologies.units import BadRequest
+from topologies.units import BadRequest, in_one_line
 
 _MOST_WORDS = 400  # of a reason for a failure: what a kernel says last may be long
 
@@ -167,7 +167,7 @@ def figure(column: Column, value: Any) -> float | str | None:
 
 def _reason(error: Exception) -> str:
     """Why a run failed, in one line."""
-    said = " ".join(str(error).split()) or "without a word"
+    said = in_one_line(error) or "without a word"
     known = isinstance(error, (RuntimeError, OSError, BadRequest))
     line = said if known else f"{type(error).__name__}: {said}"
     return line if len(line) <= _MOST_WORDS else f"{line[:_MOST_WORDS]}..."
