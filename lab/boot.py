@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab import huge_pages
+from lab import bytecode, huge_pages
 from lab.cache import own_cache
 from lab.session import Hear, Job, LabError, Outcome, Session, Start, Stop, control_folder, job_document, unheard
 
@@ -45,6 +45,7 @@ def run(
     `stdout` and `stderr` are binary streams for the command's output (default: ours). A `stop` interrupts the
     job (SIGINT), and ends the kernel after a grace of seconds. Raises LabError when no memory or core can be had.
     """
+    bytecode.compile_modules()
     outputs = stdout or sys.stdout.buffer, stderr or sys.stderr.buffer
     with control_folder() as control, _core() as core, nullcontext(stop) if stop else Stop() as heard:
         memory = memory_folder(job.memory_bytes)

@@ -61,15 +61,21 @@ def _client(asked: Asked) -> Any:
     client = iperf3.Client(lib_name=LIBRARY)
     client.server_hostname, client.port = asked.address, asked.port
     client.duration, client.num_streams = asked.seconds, asked.streams
+    # Random payload would be another one where the processes take turns otherwise (iperf_api.c, iperf_new_stream).
+    _set(client, "repeating_payload", ctypes.c_int, 1)
     return client
 
 
 def _note_every(end: Any, interval_s: float) -> None:
-    """The wrapper has no name for it."""
     for name in ("stats", "reporter"):
-        call = getattr(end.lib, f"iperf_set_test_{name}_interval")
-        call.restype, call.argtypes = None, (ctypes.c_void_p, ctypes.c_double)
-        call(end._test, interval_s)
+        _set(end, f"{name}_interval", ctypes.c_double, interval_s)
+
+
+def _set(end: Any, name: str, kind: Any, value: float) -> None:
+    """What the wrapper has no name for."""
+    call = getattr(end.lib, f"iperf_set_test_{name}")
+    call.restype, call.argtypes = None, (ctypes.c_void_p, kind)
+    call(end._test, value)
 
 
 def _begin(asked: Asked) -> None:

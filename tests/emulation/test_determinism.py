@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from experiments.runner import Setting, Task, run_task
 from experiments.spec import parse
 from lab.kernel import Kernel
 from lab.session import Stop
+from tests.conftest import ROOT
+from tests.emulation.conftest import RUN_LIMIT_S
+from tests.emulation.same import unlike
 
 pytestmark = pytest.mark.lab
 
@@ -24,13 +28,18 @@ pytestmark = pytest.mark.lab
 KEYS: dict[str, Any] = {"senders": 16, "rate": "100Gbps", "buffer": "100KB"}
 
 
-def run(kernel: Kernel, folder: Path, **keys: Any) -> dict[str, bytes]:
-    """The bytes of everything that the lab measured."""
+def run(kernel: Kernel, folder: Path, **keys: Any) -> Path:
+    """The folder of what a run has measured."""
     folder.mkdir(parents=True)
     spec = limits.resolve(parse({**KEYS, **keys}))
     run_task(Task("main", spec, folder, "incast"), Setting(kernel, "virtual", ("test",)), Stop())
+    return folder
+
+
+def measured(folder: Path) -> list[str]:
+    """The files that the lab has written."""
     files = [folder / "measured.json", *(folder / "telemetry").iterdir(), *(folder / "pcap").iterdir()]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    return sorted(str(path.relative_to(folder)) for path in files)
 
 
 @contextmanager
@@ -46,26 +55,26 @@ def busy_machine() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def first(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def first(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(kernel, tmp_path_factory.mktemp("first") / "run")
 
 
-def differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
-    assert set(one) == set(other)
-    return [name for name in one if one[name] != other[name]]
+def differing(one: Path, other: Path) -> list[str]:
+    assert measured(one) == measured(other)
+    return unlike(one, other, measured(one))
 
 
-def test_the_run_is_one_in_which_much_happens(first: dict[str, bytes]) -> None:
+def test_the_run_is_one_in_which_much_happens(first: Path) -> None:
     for counter in ("RetransSegs", "TCPTimeouts", "TCPLossProbes", "TCPFastRetrans"):
-        assert f'"{counter}"'.encode() in first["measured.json"]
-    assert len(first) == 2 + 1 + KEYS["senders"]
+        assert f'"{counter}"' in (first / "measured.json").read_text()
+    assert len(measured(first)) == 2 + 1 + KEYS["senders"]
 
 
-def test_equal_seeds_give_equal_bytes(kernel: Kernel, tmp_path: Path, first: dict[str, bytes]) -> None:
+def test_equal_seeds_give_equal_bytes(kernel: Kernel, tmp_path: Path, first: Path) -> None:
     assert differing(first, run(kernel, tmp_path / "run")) == []
 
 
-def test_a_busy_machine_changes_nothing(kernel: Kernel, tmp_path: Path, first: dict[str, bytes]) -> None:
+def test_a_busy_machine_changes_nothing(kernel: Kernel, tmp_path: Path, first: Path) -> None:
     with busy_machine():
         assert differing(first, run(kernel, tmp_path / "run")) == []
 
@@ -86,13 +95,14 @@ def test_equal_seeds_give_equal_pauses_and_rates(kernel: Kernel, tmp_path: Path)
     one = run(kernel, tmp_path / "one", **LOSSLESS)
     with busy_machine():
         other = run(kernel, tmp_path / "other", **LOSSLESS)
-    assert one["measured.json"].count(b'"xoffs": 0') < one["measured.json"].count(b'"xoffs"')
-    assert b'"queue_pairs": []' not in one["measured.json"]
+    told = (one / "measured.json").read_text()
+    assert told.count('"xoffs": 0') < told.count('"xoffs"')
+    assert '"queue_pairs": []' not in told
     assert differing(one, other) == []
 
 
 def test_folder_and_environment_change_nothing(
-    kernel: Kernel, tmp_path: Path, first: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    kernel: Kernel, tmp_path: Path, first: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "77")
     monkeypatch.setenv("SOME_VARIABLE", 500 * "x")
@@ -103,12 +113,25 @@ def test_folder_and_environment_change_nothing(
 
 
 def test_more_memory_changes_nothing(
-    kernel: Kernel, tmp_path: Path, first: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    kernel: Kernel, tmp_path: Path, first: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "memory_bytes", lambda spec: 3 << 30)
     assert differing(first, run(kernel, tmp_path / "run")) == []
 
 
-def test_another_seed_gives_another_run(kernel: Kernel, tmp_path: Path, first: dict[str, bytes]) -> None:
+def test_another_seed_gives_another_run(kernel: Kernel, tmp_path: Path, first: Path) -> None:
     other = run(kernel, tmp_path / "run", seed=2)
-    assert {"measured.json", "telemetry/queue.parquet", "pcap/leaf1-eth1.pcap"} <= set(differing(first, other))
+    others = {line.partition(":")[0] for line in differing(first, other)}
+    assert {"measured.json", "telemetry/queue.parquet", "pcap/leaf1-eth1.pcap"} <= others
+
+
+def test_a_clone_whose_modules_are_not_compiled_yet_has_the_same_run(
+    kernel: Kernel, tmp_path: Path, first: Path
+) -> None:
+    clone = tmp_path / "clone"
+    shutil.copytree(ROOT, clone, ignore=shutil.ignore_patterns(".*", "__pycache__", "results", "docs", "tests"))
+    words = [f"--set={key}={value}" for key, value in KEYS.items()]
+    command = [str(clone / "run_experiment"), "incast", "--only", *words, "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    assert differing(first, tmp_path / "run") == []
