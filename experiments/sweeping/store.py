@@ -126,12 +126,28 @@ def _read_table(folder: Path) -> Table | None:
     """All that a dataset holds; None where nothing is kept yet."""
     import pyarrow.parquet
 
-    if not any(not each.name.startswith(".") for each in folder.rglob("*.parquet")):
+    kept = sorted(each for each in folder.rglob("*.parquet") if not each.name.startswith("."))
+    if not kept:
         return None
     try:
         return pyarrow.parquet.read_table(folder)
     except (OSError, pyarrow.ArrowException) as error:
-        raise BadRequest(f"out: {folder} is damaged ({in_one_line(error)}); allowed: the results of a sweep") from None
+        damaged, why = next((found for found in map(_damage, kept) if found), (folder, in_one_line(error)))
+        raise BadRequest(
+            f"out: {damaged} is damaged ({why}); allowed: the results of a sweep; without that file the same command"
+            " does its runs again"
+        ) from None
+
+
+def _damage(path: Path) -> tuple[Path, str] | None:
+    """What is wrong with a Parquet file; None for a whole one."""
+    import pyarrow.parquet
+
+    try:
+        pyarrow.parquet.read_table(path)
+    except (OSError, pyarrow.ArrowException) as error:
+        return path, in_one_line(error)
+    return None
 
 
 @contextmanager

@@ -185,6 +185,28 @@ def test_in_somebody_elses_clone_no_bytecode_is_written(clone: Clone) -> None:
     assert clone.run(clone.folder / "run_experiment").stdout.splitlines()[:2] == ["-s", "-B"]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="this Python does not tell its modules' names")
+@pytest.mark.parametrize("name", ["token.py", "runpy.py", "queue/__init__.py"])
+def test_a_file_that_hides_a_module_of_pythons_own_is_named(clone: Clone, name: str) -> None:
+    (clone.folder / name).parent.mkdir(exist_ok=True)
+    (clone.folder / name).write_text("not Python\n")
+    done = clone.run(clone.folder / "run_experiment", "list")
+    given = clone.folder / Path(name).parts[0]
+    expected = (
+        f"run_experiment: {given} hides Python's own module {given.stem}; allowed: any other name, or another folder"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected + "\n")
+
+
+def test_packages_that_are_missing_are_told_in_a_line(clone: Clone) -> None:
+    """An environment, and no Mininet in sight of it."""
+    own = Path(clone.run(cache.SYSTEM_PYTHON, clone.folder / "lab/cache.py", "--own").stdout.strip())
+    subprocess.run([cache.SYSTEM_PYTHON, "-m", "venv", "--without-pip", str(own)], check=True)
+    done = clone.run(clone.folder / "run_experiment", "list")
+    expected = f'packages of this machine are missing (Mininet): run "make setup" in {clone.folder}\n'
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", expected)
+
+
 def test_starting_leaves_nothing_in_the_clone(clone: Clone) -> None:
     before = sorted(clone.folder.rglob("*"))
     clone.run(clone.folder / "run_experiment")
