@@ -61,7 +61,7 @@ def _client(asked: Asked) -> Any:
     client = iperf3.Client(lib_name=LIBRARY)
     client.server_hostname, client.port = asked.address, asked.port
     client.duration, client.num_streams = asked.seconds, asked.streams
-    # Random payload would be another one where the processes take turns otherwise (iperf_api.c, iperf_new_stream).
+    # The usual, random payload (iperf_api.c, iperf_new_stream) differs with the length of the results' path.
     _set(client, "repeating_payload", ctypes.c_int, 1)
     return client
 

@@ -56,11 +56,12 @@ def namespace() -> Path:
 
 
 def processes(within: Path) -> list[int]:
-    """The processes of a process namespace."""
+    """The processes of a process namespace, but those that wait only to be reaped: the first process of a container
+    may take its time over orphans."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # ended, or not to be seen
-            if (path / "ns/pid").readlink() == within:
+            if (path / "ns/pid").readlink() == within and ledger.stat_fields(int(path.name))[0] != "Z":
                 found.append(int(path.name))
     return found
 
