@@ -93,6 +93,11 @@ def _width(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], gap: in
     return sum(widths[:-1]) + min(widths[-1], _VERDICT_COLUMNS) + gap * (len(columns) - 1)
 
 
+def width() -> int:
+    """How many columns a table on stdout may have."""
+    return _out().width
+
+
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A plain table on stdout."""
     found = Table(title=title, title_justify="left")
@@ -106,11 +111,11 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 def show(parts: Sequence[str | Words]) -> None:
     """Paragraphs and tables on stdout, no wider than is well read, an empty line before each table; a long line goes on
     under the beginning of its text."""
-    width = min(_out().width, _READABLE_COLUMNS)
+    readable = min(width(), _READABLE_COLUMNS)
     for part in parts:
         if isinstance(part, str):
             for line in part.splitlines() or [""]:
-                print(textwrap.fill(line, width, subsequent_indent=" " * _text_at(line), break_on_hyphens=False))
+                print(textwrap.fill(line, readable, subsequent_indent=" " * _text_at(line), break_on_hyphens=False))
         else:
             print()
             comparison(part.columns, part.rows, part.title, _READABLE_COLUMNS)

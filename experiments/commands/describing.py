@@ -18,6 +18,7 @@ from topologies.describe import FabricDescription
 from topologies.units import BadRequest
 
 DRAWINGS = (".png", ".svg", ".pdf")
+_ALL_COLUMNS, _FIRST = 110, 2  # of a terminal that has room for all about experiments; what narrower ones show of it
 
 
 def list_all(arguments: argparse.Namespace) -> None:
@@ -38,8 +39,13 @@ def list_all(arguments: argparse.Namespace) -> None:
         title = "experiments (run_experiment NAME)"
     if arguments.json:
         print(json.dumps(rows, indent=1))
-    else:
-        screen.table(title, list(rows[0]), [[str(value) for value in row.values()] for row in rows])
+        return
+    columns = list(rows[0])
+    if not arguments.keys and screen.width() < _ALL_COLUMNS:
+        columns = columns[:_FIRST]
+    screen.table(title, columns, [[str(row[column]) for column in columns] for row in rows])
+    if len(columns) < len(rows[0]):
+        print(f"{' and '.join(list(rows[0])[_FIRST:])}: in a wider terminal, and in docs/reference/experiments.md")
 
 
 def topo(arguments: argparse.Namespace) -> None:

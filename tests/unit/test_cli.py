@@ -271,14 +271,25 @@ def test_another_error_of_a_file_is_left_as_it_is(folder: Path) -> None:
 # --- requests that are met
 
 
-def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "150")  # in a narrow terminal long names are folded
+def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = call(capsys, "list", "--json")
     rows = json.loads(out)
     assert (status, err) == (DONE, "")
     assert [row["experiment"] for row in rows] == list(catalog.catalog())
     assert all(row["question"] and row["claim"] and row["expected"] for row in rows)
-    assert all(name in call(capsys, "list")[1] for name in catalog.catalog())
+
+
+@pytest.mark.parametrize(("columns", "is_whole"), [("80", False), ("160", True)])
+def test_a_narrow_terminal_has_the_questions_of_all_experiments(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str, is_whole: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    out = call(capsys, "list")[1]
+    assert all(f" {name} " in out for name in catalog.catalog())
+    assert (" expected " in out.splitlines()[2], "claim and expected: in a wider terminal" in out) == (
+        is_whole,
+        not is_whole,
+    )
 
 
 def test_list_keys_says_what_each_key_takes(capsys: pytest.CaptureFixture[str]) -> None:
