@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import linecache
 import re
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
@@ -28,6 +30,7 @@ FORM = "FILE.py:NAME"
 KEYS = ("topology", "workload", "policy")  # of a spec, whose value may be a plug
 _PLUG = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)", re.DOTALL)
 _LARGEST_FILE_BYTES = 1 << 20
+PATIENCE_S = 120.0  # of computing: a rehearsal of as many transfers as are allowed takes a fraction
 
 
 @dataclass(frozen=True)
@@ -109,11 +112,11 @@ def _module(file: str, text: str) -> ModuleType:
 
 
 @contextmanager
-def told(plug: Plug, key: str) -> Iterator[None]:
-    """Whatever the plug's code raises becomes a BadRequest in one line, with the place in its file; what it prints
-    goes to standard error, for standard output is ours, and may be JSON."""
+def told(plug: Plug, key: str, patience_s: float | None = PATIENCE_S) -> Iterator[None]:
+    """Whatever the plug's code raises becomes a BadRequest in one line, with the place in its file, and so does a loop
+    without an end; what it prints goes to standard error, for standard output is ours, and may be JSON."""
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), _ended_after(patience_s):
             yield
     except BadRequest:
         raise
@@ -124,6 +127,27 @@ def told(plug: Plug, key: str) -> Iterator[None]:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == plug.file]
         where = f"{plug.file}:{lines[-1]}" if lines else str(plug)
         raise BadRequest(f"{key}: {where} raises {named_error(error)}; allowed: code that does not") from None
+
+
+@contextmanager
+def _ended_after(patience_s: float | None) -> Iterator[None]:
+    """TimeoutError once this process has computed for so long; without effect inside another one, and in threads, which
+    hear no signals."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if patience_s is None or not is_main or signal.getitimer(signal.ITIMER_VIRTUAL)[0]:
+        yield
+        return
+
+    def late(number: int, frame: Any) -> None:
+        raise TimeoutError(f"it computes for more than {patience_s:g} s")
+
+    before = signal.signal(signal.SIGVTALRM, late)
+    signal.setitimer(signal.ITIMER_VIRTUAL, patience_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def refuse(plug: Plug, key: str, given: str, allowed: str) -> BadRequest:

@@ -179,7 +179,7 @@ def play(
 ) -> None:
     """All rounds over these connections, the first at `first_start_ns`; `on_round` is told of each its begin and what
     was sent. Raises ConnectionError when a flow dies, BadRequest for what the workload's code raises."""
-    with Engine(patience_s) as engine, plugins.told(plug, KEY):
+    with Engine(patience_s) as engine, plugins.told(plug, KEY, patience_s=None):  # a run has limits of its own
         for number in range(asked.rounds):
             start_ns = next_start_ns(asked, number) if number else first_start_ns
             on_round(start_ns, Traffic(engine, _lanes(connections), asked, number, start_ns).play(workload))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,18 @@ def test_a_bad_plug_ends_the_command_with_one_line_and_status_2(
     assert main(["run", "own", "--set", f"policy={plug_of(tmp_path, 'made = 1')}"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(": ")[:2] for line in lines] == [["run_experiment", "topology"], ["run_experiment", "policy"]]
+
+
+def test_a_loop_without_an_end_is_told(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def endless():\n    while True:\n        pass\n")
+    plug = plugins.read(f"{tmp_path}/own.py:endless", "topology")
+    before = signal.getsignal(signal.SIGVTALRM)
+    expected = (
+        r"topology: .*own\.py:[23] raises TimeoutError: it computes for more than 0\.2 s; allowed: code that does not"
+    )
+    with pytest.raises(BadRequest, match=expected), plugins.told(plug, "topology", patience_s=0.2):
+        plugins.load(plug, "topology")()
+    assert (signal.getitimer(signal.ITIMER_VIRTUAL)[0], signal.getsignal(signal.SIGVTALRM)) == (0, before)
 
 
 def test_what_a_plug_prints_is_not_among_our_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
