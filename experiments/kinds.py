@@ -96,13 +96,13 @@ def format_ratio(ratio: Fraction) -> str:
 
 
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
-_MOST_WHOLE = 2**63 - 1  # what a run directory, and a table, has room for
+MOST_WHOLE = 2**63 - 1  # what a run directory, and a table, has room for
 
 
 def _whole(value: Any, name: str) -> int:
     if isinstance(value, (bool, float)) or not _WHOLE.fullmatch(str(value)):
         raise BadRequest(f"{name}: {value!r} is not understood; allowed: a whole number")
-    if not -_MOST_WHOLE <= int(value) <= _MOST_WHOLE:
+    if not -MOST_WHOLE <= int(value) <= MOST_WHOLE:
         raise BadRequest(f"{name}: {value!r} is given; allowed: a whole number of 64 bits")
     return int(value)
 

@@ -13,11 +13,12 @@ from analysis.columns import Column
 from analysis.sweep import FORMAT, figure_columns
 from experiments import catalog, limits
 from experiments.catalog import Experiment
+from experiments.kinds import MOST_WHOLE
 from experiments.spec import Spec, applies, as_typed, keys, parse
 from topologies.units import BadRequest
 
 MOST_RUNS = 100_000
-_SEED, _MOST_WHOLE = "seed", 2**63 - 1
+_SEED = "seed"
 _WHOLE, _FLOAT, _FLAG, _TEXT = "int64", "double", "bool", "string"
 # What the results hold of every run, beside the keys of its spec and the figures of its kind: column -> type. Those
 # that end in wall_s are this machine's, and differ from call to call.
@@ -249,7 +250,7 @@ def _check_room(asked: Asked, points: Sequence[Point]) -> None:
     for point in points:
         for key, name in whole:
             number = getattr(point.spec, name) or 0
-            if not -_MOST_WHOLE <= number <= _MOST_WHOLE - asked.repeats:
+            if not -MOST_WHOLE <= number <= MOST_WHOLE - asked.repeats:
                 given = f"{point.spec.as_text()[key]} is given"
                 raise BadRequest(
                     f"{key}: {given}; allowed in a sweep: below 2^63, as a number, in bytes or in nanoseconds"

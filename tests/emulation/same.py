@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 
-import dpkt
+from tests.emulation.captures import Frame, read
 
 _SHOWN = 3  # packets of a capture
 
 
 def unlike(one: Path, other: Path, names: Iterable[str]) -> list[str]:
     """A line for each of these files that is not the same in both folders."""
-    return [_told(one / name, other / name, name) for name in names if not _is_same(one / name, other / name)]
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    return one.read_bytes() == other.read_bytes()
+    _, differing, missing = filecmp.cmpfiles(one, other, list(names), shallow=False)
+    assert not missing, missing
+    return [_told(one / name, other / name, name) for name in differing]
 
 
 def _told(one: Path, other: Path, name: str) -> str:
@@ -30,14 +29,13 @@ def _told(one: Path, other: Path, name: str) -> str:
 
 
 def _packets(one: Path, other: Path) -> str:
-    """How many packets differ, and the first of them: seconds, and the frame in hexadecimal digits."""
-    first, second = (_read(path) for path in (one, other))
+    """How many packets differ, and the first of them: nanoseconds, and the frame in hexadecimal digits."""
+    first, second = read(one), read(other)
     pairs = enumerate(zip_longest(first, second), start=1)
     differing = [(number, a, b) for number, (a, b) in pairs if a != b]
-    shown = "; ".join(f"{number}: {a} and {b}" for number, a, b in differing[:_SHOWN])
+    shown = "; ".join(f"{number}: {_shown(a)} and {_shown(b)}" for number, a, b in differing[:_SHOWN])
     return f"{len(first)} and {len(second)} packets, {len(differing)} differ, {shown}"
 
 
-def _read(path: Path) -> list[tuple[str, str]]:
-    with path.open("rb") as file:
-        return [(f"{float(at):.9f}", frame.hex()) for at, frame in dpkt.pcap.Reader(file)]
+def _shown(frame: Frame | None) -> str:
+    return "nothing" if frame is None else f"{frame.time_ns} {frame.kept.hex()}"

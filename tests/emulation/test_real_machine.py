@@ -61,7 +61,7 @@ def processes(within: Path) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # ended, or not to be seen
-            if (path / "ns/pid").readlink() == within and ledger.stat_fields(int(path.name))[0] != "Z":
+            if (path / "ns/pid").readlink() == within and ledger.Process.of(int(path.name)).is_alive:
                 found.append(int(path.name))
     return found
 
